@@ -1,0 +1,17 @@
+# Everything here also works without make: see scripts/.
+.PHONY: check format test lock
+
+check: ## format, lint, types, imports, sizes, tests
+	@scripts/test
+
+format: ## rewrite the files in the project's format
+	@scripts/setup dev
+	@.venv/bin/ruff check --quiet --fix-only .
+	@.venv/bin/ruff format .
+
+test: ## the tests alone; K=words picks some, as in pytest -k
+	@scripts/setup dev
+	@.venv/bin/pytest $(if $(K),-k '$(K)')
+
+lock: ## pin the newest allowed packages into requirements/
+	@scripts/lock --upgrade
