@@ -1,6 +1,16 @@
-"""What every test shares: the one async backend."""
+"""What every test shares: the one async backend, and how Hypothesis searches."""
+
+import os
 
 import pytest
+from hypothesis import settings
+
+# No deadline: a slow machine is no failure, and a hang meets the timeout of pytest. In CI the same examples every time.
+if os.environ.get("CI"):
+    settings.register_profile("retinue", deadline=None, print_blob=True, derandomize=True, database=None)
+else:
+    settings.register_profile("retinue", deadline=None, print_blob=True)
+settings.load_profile("retinue")
 
 
 @pytest.fixture(scope="session")

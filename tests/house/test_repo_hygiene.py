@@ -17,8 +17,7 @@ PACKAGE_HOSTS = ("python" + "hosted", "pypi" + ".org/simple", "registry.npm" + "
 
 
 def _readable(path: Path) -> str:
-    data = path.read_bytes()
-    return "" if b"\0" in data else data.decode("utf-8")
+    return path.read_bytes().decode("utf-8", errors="replace")
 
 
 def _machine_paths(text: str) -> list[str]:
