@@ -1,0 +1,276 @@
+"""Every error that Retinue raises, in one shallow tree.
+
+Each class has a stable `code`. Three families: misuse (raised early, says what exists), failure of the world (typed,
+raised `from` its cause) and, for the model alone, `ToolFailure`, which the tool pipeline turns into an error result.
+An ending of a child or a turn is a value, never an exception.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AgentBusy",
+    "AgentClosing",
+    "AlreadyExists",
+    "BadInput",
+    "Cancelled",
+    "ClaimConflict",
+    "ConfigError",
+    "CorruptSession",
+    "DepthExceeded",
+    "DuplicateName",
+    "DuplicateProvider",
+    "IdConflict",
+    "LeaseLost",
+    "MissingSeam",
+    "ModelError",
+    "ModelNotConfigured",
+    "NoProvider",
+    "NotFound",
+    "OpenTurn",
+    "PromptError",
+    "RetinueError",
+    "SchemaTooNew",
+    "SessionHeld",
+    "SessionNotFound",
+    "StoreFailure",
+    "StoreLocked",
+    "ToolFailure",
+    "Unauthorized",
+    "UnknownEvent",
+    "UnsupportedCapability",
+    "error_record",
+]
+
+
+class RetinueError(Exception):
+    """Base of the tree. `code` is stable and part of the public interface; the message says what, which, what to do."""
+
+    code: ClassVar[str] = "RETINUE"
+
+
+# Misuse: the caller can fix it.
+
+
+class BadInput(RetinueError):
+    """An argument is outside its accepted range or form."""
+
+    code = "BAD_INPUT"
+
+
+class ConfigError(BadInput):
+    """The configuration, a command-line option or an environment variable is wrong."""
+
+    code = "CONFIG"
+
+
+class ModelNotConfigured(ConfigError):
+    """An agent has no model provider or no model name."""
+
+    code = "MODEL_NOT_CONFIGURED"
+
+
+class MissingSeam(ConfigError):
+    """A plugin needs a seam that nobody provides; raised at start, never at first use."""
+
+    code = "MISSING_SEAM"
+
+
+class DuplicateName(RetinueError):
+    """A name is registered twice in one layer."""
+
+    code = "DUPLICATE_NAME"
+
+
+class DuplicateProvider(DuplicateName):
+    """A second provider of children registers under a name that is taken."""
+
+    code = "DUPLICATE_PROVIDER"
+
+
+class NotFound(RetinueError):
+    """A name or id refers to nothing."""
+
+    code = "NOT_FOUND"
+
+
+class NoProvider(NotFound):
+    """No provider of children is registered under that name."""
+
+    code = "NO_PROVIDER"
+
+
+class SessionNotFound(NotFound):
+    """No session with that id (or id prefix) is stored."""
+
+    code = "SESSION_NOT_FOUND"
+
+
+class AlreadyExists(RetinueError):
+    """A session or agent with that id exists already."""
+
+    code = "SESSION_ALREADY_EXISTS"
+
+
+class IdConflict(RetinueError):
+    """An id was used before with other content."""
+
+    code = "ID_CONFLICT"
+
+
+class Unauthorized(RetinueError):
+    """The caller may not act on that agent."""
+
+    code = "UNAUTHORIZED"
+
+
+class UnsupportedCapability(RetinueError):
+    """A provider was asked for something it does not do."""
+
+    code = "UNSUPPORTED_CAPABILITY"
+
+
+class DepthExceeded(RetinueError):
+    """A child would be deeper than the depth cap allows."""
+
+    code = "DEPTH_EXCEEDED"
+
+
+class AgentClosing(RetinueError):
+    """The agent is being disposed and takes nothing any more."""
+
+    code = "AGENT_CLOSING"
+
+
+class AgentBusy(RetinueError):
+    """The operation needs an idle agent."""
+
+    code = "AGENT_BUSY"
+
+
+class OpenTurn(RetinueError):
+    """A fork boundary lies inside an open turn, or a log with an open turn is loaded while its agent lives."""
+
+    code = "OPEN_TURN"
+
+
+class Cancelled(RetinueError):
+    """A host call was cancelled by its caller before it was accepted."""
+
+    code = "CANCELLED"
+
+
+class PromptError(RetinueError):
+    """A prompt section cannot be rendered."""
+
+    code = "PROMPT"
+
+
+# Failure of the world.
+
+
+class StoreFailure(RetinueError):
+    """The store could not do what was asked; nothing of the refused batch was kept."""
+
+    code = "STORE_FAILED"
+
+
+class StoreLocked(StoreFailure):
+    """Another process holds the database's write lock for too long."""
+
+    code = "STORE_LOCKED"
+
+
+class SchemaTooNew(StoreFailure):
+    """The home was written by a newer version."""
+
+    code = "SCHEMA_TOO_NEW"
+
+
+class ClaimConflict(StoreFailure):
+    """A claim did not change exactly the rows it names."""
+
+    code = "CLAIM_CONFLICT"
+
+
+class LeaseLost(StoreFailure):
+    """The lease of this tree expired or was taken over; this process writes nothing more into it."""
+
+    code = "LEASE_LOST"
+
+
+class SessionHeld(RetinueError):
+    """Another living process holds the lease of that tree."""
+
+    code = "SESSION_HELD"
+
+
+class CorruptSession(StoreFailure):
+    """A stored session cannot be decoded, or breaks the rules of a log."""
+
+    code = "CORRUPT_SESSION"
+
+
+class UnknownEvent(CorruptSession):
+    """A log holds an event type that this version does not know and that is not marked ignorable."""
+
+    code = "UNKNOWN_EVENT"
+
+
+class ModelError(RetinueError):
+    """A model request failed.
+
+    `kind` is one of `auth`, `bad-request`, `context-length`, `rate-limit`, `server`, `timeout`, `transport`,
+    `empty-response`; `retry_after_s` is what the provider asked for, in seconds. Which kinds are retried is data of
+    the retry policy, not of this class.
+    """
+
+    code = "MODEL"
+
+    def __init__(
+        self, kind: str, message: str, *, status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+# For the model: what a tool body raises to answer with an error result.
+
+
+class ToolFailure(RetinueError):
+    """A tool's own refusal or failure. `name` is the code the model and the log see, such as `INVALID_ARGS`."""
+
+    code = "TOOL_FAILED"
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def error_record(error: BaseException) -> tuple[str, str]:
+    """The (code, message) of any exception; foreign ones are `UNKNOWN` with their cause chain in one line."""
+    match error:
+        case ModelError():
+            return f"MODEL_{error.kind.upper().replace('-', '_')}", str(error)
+        case ToolFailure():
+            return error.name, str(error)
+        case RetinueError():
+            return error.code, str(error)
+        case _:
+            return "UNKNOWN", " <- ".join(_chain(error))
+
+
+def _chain(error: BaseException) -> list[str]:
+    parts: list[str] = []
+    seen: set[int] = set()
+    todo: BaseException | None = error
+    while todo is not None and id(todo) not in seen:
+        seen.add(id(todo))
+        inner: tuple[BaseException, ...] = getattr(todo, "exceptions", ())
+        text = "; ".join(" <- ".join(_chain(e)) for e in inner) if inner else str(todo)
+        parts.append(f"{type(todo).__name__}: {text}" if text else type(todo).__name__)
+        todo = todo.__cause__ or (None if todo.__suppress_context__ else todo.__context__)
+    return parts

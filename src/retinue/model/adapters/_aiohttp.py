@@ -1,0 +1,81 @@
+"""The only module that imports aiohttp: session, request body, hanging up, and its failures in plain words."""
+
+from __future__ import annotations
+
+import errno
+from urllib.parse import SplitResult
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+
+__all__ = ["FAILURES", "Body", "describe", "hang_up", "new_session"]
+
+FAILURES: tuple[type[Exception], ...] = (aiohttp.ClientError, OSError, ValueError)
+"""What aiohttp raises for a request or a read that fails; `TimeoutError` is an `OSError`."""
+
+_SLICE_BYTES = 256 * 2**10
+
+
+def new_session(connect_s: float) -> aiohttp.ClientSession:
+    """A session without limits, cookies, proxies or total timeout; deadlines other than connecting are the caller's."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, connect=connect_s),
+        trust_env=False,
+    )
+
+
+class Body(aiohttp.BytesPayload):
+    """Bytes of any size, written in slices so that a large one neither blocks the loop nor warns about it."""
+
+    def __init__(self, value: bytes) -> None:
+        aiohttp.Payload.__init__(self, value, content_type="application/json")
+        self._size = len(value)
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        value = self._value if content_length is None else self._value[:content_length]
+        if len(value) <= _SLICE_BYTES:
+            await writer.write(value)
+            return
+        view = memoryview(value)
+        for start in range(0, len(view), _SLICE_BYTES):
+            await writer.write(view[start : start + _SLICE_BYTES])
+
+
+def hang_up(response: aiohttp.ClientResponse) -> None:
+    """An answer read to its end gives its connection back; any other connection is closed, whatever is still queued."""
+    connection = response.connection
+    if connection is None:
+        return
+    transport = connection.transport
+    response.close()
+    if transport is not None:
+        transport.abort()
+
+
+def describe(error: Exception, url: SplitResult, connect_s: float) -> tuple[str, str]:
+    """The (kind, message) of one of `FAILURES`: which host, what happened, what to do."""
+    host = url.netloc.rpartition("@")[2]
+    detail = str(error) or type(error).__name__
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return "timeout", f"no connection to {host} within {connect_s:g} s; check base_url and the network"
+        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
+            return "transport", f"the proxy for {host} cannot be used ({detail}); check the proxy variables and NO_PROXY"
+        case aiohttp.ClientConnectorDNSError():
+            return "transport", f"the name of {host} cannot be resolved ({detail}); check base_url and the network"
+        case aiohttp.ClientSSLError():
+            return "transport", f"no secure connection to {host} ({detail}); check base_url, the certificate and the clock"
+        case aiohttp.ClientConnectorError(errno=errno.ECONNREFUSED):
+            return "transport", f"nothing listens at {host}; start the model server or check base_url"
+        case aiohttp.ClientConnectorError():
+            return "transport", f"cannot connect to {host} ({detail}); check base_url and the network"
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
+            return "bad-request", f"base_url {host!r} is no http or https address ({detail})"
+        case aiohttp.ClientPayloadError() | aiohttp.ClientResponseError():
+            return "transport", f"the answer of {host} is incomplete or broken ({detail})"
+        case aiohttp.ClientError() | OSError():
+            return "transport", f"the connection to {host} was lost ({detail})"
+        case _:
+            return "bad-request", f"the request to {host} cannot be sent ({detail}); check base_url and headers"

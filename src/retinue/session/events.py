@@ -1,0 +1,302 @@
+"""The vocabulary of session logs and its codec.
+
+An event is a type, a contiguous seq, a time and a payload. In memory the payload is a typed struct; stored and shown
+it is a JSON object. A type that this version does not know refuses the log, unless the event is marked ignorable.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from retinue.base.ids import SessionId
+from retinue.base.json import JSON, JSONObject, decode, encode
+from retinue.errors import CorruptSession, UnknownEvent
+from retinue.model.content import AssistantMessage, ToolMessage, Usage, UserMessage
+
+__all__ = [
+    "EVENT_TYPES",
+    "AssistantReply",
+    "Descriptor",
+    "EndReason",
+    "EndSeed",
+    "ErrorRecord",
+    "Event",
+    "Opaque",
+    "Payload",
+    "RequestContext",
+    "RequestHeader",
+    "RequestHeaderChange",
+    "SandboxMode",
+    "SessionHeader",
+    "StepEnd",
+    "StepStart",
+    "ToolFilter",
+    "ToolReturned",
+    "ToolStart",
+    "TurnEnd",
+    "TurnResumed",
+    "TurnStart",
+    "decode_event",
+    "encode_payload",
+    "event_object",
+    "type_of",
+]
+
+
+class _Data(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    pass
+
+
+class SessionHeader(_Data, frozen=True, kw_only=True):
+    """What a session is from its first moment; never changed afterwards. Source: behaviour SE-15."""
+
+    id: SessionId
+    created_at: int
+    """Epoch milliseconds."""
+    version: int = 0
+    cwd: str | None = None
+    """Absolute."""
+    parent_session: SessionId | None = None
+    seed_length: int | None = None
+    """Events copied from the parent; absent where nothing was."""
+    origin: Literal["subagent"] | None = None
+    delegation_depth: int = 0
+
+
+class ErrorRecord(_Data, frozen=True):
+    """A failure as the log keeps it."""
+
+    code: str
+    message: str
+
+
+class EndSeed(_Data, frozen=True):
+    """What came before was given at creation."""
+
+
+EndReason: TypeAlias = Literal["completed", "max-tokens", "aborted", "blocked", "error", "interrupted"]
+
+
+class TurnStart(_Data, frozen=True):
+    """A turn took input."""
+
+    turn: int
+
+
+class TurnEnd(_Data, frozen=True, kw_only=True):
+    """A turn owes nothing more. `cause` says who aborted or blocked it; `parked` counts the messages left waiting."""
+
+    turn: int
+    reason: EndReason
+    cause: str | None = None
+    detail: str | None = None
+    error: ErrorRecord | None = None
+    parked: int = 0
+
+
+class TurnResumed(_Data, frozen=True):
+    """A process went on with an open turn for the `n`-th time since its last finished step."""
+
+    turn: int
+    n: int
+
+
+class StepStart(_Data, frozen=True):
+    """A model request and its tool calls begin."""
+
+    turn: int
+    step: int
+
+
+class StepEnd(_Data, frozen=True):
+    """Every call of the step has its result."""
+
+    turn: int
+    step: int
+
+
+class AssistantReply(_Data, frozen=True, kw_only=True):
+    """`assistant/message`: what the model answered in this step."""
+
+    turn: int
+    step: int
+    message: AssistantMessage
+    usage: Usage | None = None
+    truncated: bool = False
+    """The reply hit its token ceiling; its tool calls were dropped."""
+    interrupted: bool = False
+
+
+class ToolStart(_Data, frozen=True, kw_only=True):
+    """An outside body is about to run."""
+
+    turn: int
+    step: int
+    index: int
+    call_id: str
+    name: str
+
+
+class ToolReturned(_Data, frozen=True, kw_only=True):
+    """`tool/result`: what a call came to. It belongs to the step's `assistant/message` at `index`."""
+
+    turn: int
+    step: int
+    index: int
+    message: ToolMessage
+    error: ErrorRecord | None = None
+    concludes: bool = False
+    meta: dict[str, JSON] | None = None
+
+
+class RequestHeader(_Data, frozen=True, kw_only=True):
+    """What every request repeats; absent where there is none. `tools` are name, description, parameters."""
+
+    config: dict[str, JSON]
+    system: str | None = None
+    tools: tuple[dict[str, JSON], ...] | None = None
+
+
+class RequestHeaderChange(_Data, frozen=True):
+    """`request/header`: from here on requests carry this header."""
+
+    header: RequestHeader
+    reason: Literal["initial", "resume", "change"]
+
+
+class RequestContext(_Data, frozen=True):
+    """`request/context`: where requests go from here on."""
+
+    provider: str
+    model: str
+    context_window: int | None = None
+
+
+class ToolFilter(_Data, frozen=True):
+    """Which inherited tools a child sees."""
+
+    allow: tuple[str, ...] | None = None
+    deny: tuple[str, ...] | None = None
+
+
+class Descriptor(_Data, frozen=True, kw_only=True):
+    """`subagent/descriptor`: what a child was made from, enough to build it again. Source: behaviour SS-31."""
+
+    version: int = 2
+    mode: Literal["one-shot", "continuable"]
+    provider: str
+    label: str | None = None
+    agent_provider: str | None = None
+    agent_model: str | None = None
+    persona: str | None = None
+    tool_filter: ToolFilter | None = None
+    max_tokens: int | None = None
+
+
+class SandboxMode(_Data, frozen=True):
+    """`sandbox/mode`: the permission preset from here on, and who set it."""
+
+    mode: str
+    source: str
+
+
+class Opaque(_Data, frozen=True):
+    """An ignorable event of a type that this version does not know; kept as it is."""
+
+    type: str
+    data: JSON
+
+
+Payload: TypeAlias = (
+    EndSeed
+    | TurnStart
+    | TurnEnd
+    | TurnResumed
+    | StepStart
+    | StepEnd
+    | UserMessage
+    | AssistantReply
+    | ToolStart
+    | ToolReturned
+    | RequestHeaderChange
+    | RequestContext
+    | Descriptor
+    | SandboxMode
+    | Opaque
+)
+
+EVENT_TYPES: dict[str, type[Payload]] = {
+    "session/end-seed": EndSeed,
+    "turn/start": TurnStart,
+    "turn/end": TurnEnd,
+    "turn/resumed": TurnResumed,
+    "step/start": StepStart,
+    "step/end": StepEnd,
+    "user/message": UserMessage,
+    "assistant/message": AssistantReply,
+    "tool/start": ToolStart,
+    "tool/result": ToolReturned,
+    "request/header": RequestHeaderChange,
+    "request/context": RequestContext,
+    "subagent/descriptor": Descriptor,
+    "sandbox/mode": SandboxMode,
+}
+"""Every event type this version writes."""
+
+_names = {payload: name for name, payload in EVENT_TYPES.items()}
+_decoders = {name: msgspec.json.Decoder(payload) for name, payload in EVENT_TYPES.items()}
+
+
+class Event(Struct, frozen=True, gc=False):
+    """One entry of a log. `time` is epoch milliseconds."""
+
+    seq: int
+    time: int
+    data: Payload
+
+    @property
+    def type(self) -> str:
+        """The stored type name."""
+        return type_of(self.data)
+
+
+def type_of(data: Payload) -> str:
+    """The stored type name of a payload."""
+    return data.type if type(data) is Opaque else _names[type(data)]
+
+
+def encode_payload(data: Payload) -> bytes:
+    """The stored bytes of a payload. Raises: TypeError if it holds a value that is not JSON."""
+    return encode(data.data if type(data) is Opaque else data)
+
+
+def decode_event(session_id: str, seq: int, time: int, type_name: str, data: bytes, ignorable: bool) -> Event:
+    """The event of one stored row.
+
+    Raises: UnknownEvent for an unknown type that is not ignorable, CorruptSession for bytes that do not fit the type;
+    both name the session and the seq.
+    """
+    decoder = _decoders.get(type_name)
+    if decoder is None:
+        if not ignorable:
+            raise UnknownEvent(
+                f"session {session_id!r} holds an event of unknown type {type_name!r} at seq {seq}; "
+                "it was written by a newer version: use that version to read it"
+            )
+        return Event(seq, time, Opaque(type_name, decode(data)))
+    try:
+        return Event(seq, time, decoder.decode(data))
+    except msgspec.MsgspecError as error:
+        raise CorruptSession(f"session {session_id!r}: event {seq} ({type_name}) cannot be decoded: {error}") from error
+
+
+def event_object(event: Event) -> JSONObject:
+    """The event as command lines and files show it: `type`, `seq`, `time`, `data`."""
+    shown: JSONObject = {"type": event.type, "seq": event.seq, "time": event.time}
+    shown["data"] = decode(encode_payload(event.data))
+    if type(event.data) is Opaque:
+        shown["ignorable"] = True
+    return shown

@@ -1,0 +1,160 @@
+"""Mailbox rows and the operations of a batch: everything that can become durable, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from retinue.base.ids import MessageId, SessionId
+from retinue.model.content import Usage, UserMessage
+from retinue.session.events import Event, SessionHeader
+
+__all__ = [
+    "Append",
+    "Batch",
+    "Claim",
+    "Committed",
+    "Create",
+    "Delivery",
+    "Insert",
+    "Op",
+    "Park",
+    "Replace",
+    "RowState",
+    "StoredRow",
+    "Target",
+    "Unpark",
+    "Withdraw",
+]
+
+Target: TypeAlias = Literal["next-turn", "next-step"]
+RowState: TypeAlias = Literal["pending", "claimed", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One message on its way to one session. Its id is the message's."""
+
+    session_id: SessionId
+    message: UserMessage
+    target: Target
+    wake: bool
+    accepted_at: int
+    """Epoch milliseconds."""
+    usage: Usage | None = None
+    """What the sender has used, where the message is a settlement."""
+
+    @property
+    def id(self) -> MessageId:
+        """The identity of the delivery, from creation to the log."""
+        return self.message.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRow:
+    """A delivery as the store has it. `order` sorts the rows of one session; it may be negative."""
+
+    delivery: Delivery
+    order: int
+    state: RowState = "pending"
+    parked: bool = False
+    turn: int | None = None
+    """The turn that claimed it."""
+    reason: str | None = None
+    """Why it was withdrawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A session begins. `root` is the session whose lease guards it."""
+
+    header: SessionHeader
+    root: SessionId
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Events continue a log; their seqs follow what is stored without a gap."""
+
+    session_id: SessionId
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A row joins its mailbox behind (or, `prepend`ed, before) all others.
+
+    The same id with an equal message in the same session changes nothing; with another it refuses the batch. A session
+    that does not exist takes nothing, and the commit says so.
+    """
+
+    delivery: Delivery
+    prepend: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Pending rows become part of a turn: exactly these, or the batch is refused."""
+
+    session_id: SessionId
+    ids: tuple[MessageId, ...]
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Pending rows will never be read. Rows that are not pending any more stay as they are."""
+
+    session_id: SessionId
+    ids: tuple[MessageId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A pending row gives its place to another. The old one counts as withdrawn; refused if it is not pending."""
+
+    old: MessageId
+    delivery: Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """These pending rows start nothing until somebody unparks them. Source: decision 0004."""
+
+    session_id: SessionId
+    ids: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unpark:
+    """All parked rows of the session may start turns again."""
+
+    session_id: SessionId
+
+
+Op: TypeAlias = Create | Append | Insert | Claim | Withdraw | Replace | Park | Unpark
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One transaction. All of it becomes durable or none of it.
+
+    `fences` holds, for each tree whose logs or claims the batch changes, the fencing number its writer holds; the batch
+    is refused if the stored one differs. Rows for other sessions need none: a row's fence names the sender.
+    """
+
+    ops: tuple[Op, ...]
+    fences: tuple[tuple[SessionId, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a committed batch came to."""
+
+    orders: dict[MessageId, int] = field(default_factory=dict[MessageId, int])
+    """The order of each inserted row."""
+    repeated: set[MessageId] = field(default_factory=set[MessageId])
+    """Inserts that were there already, with equal content."""
+    undelivered: set[MessageId] = field(default_factory=set[MessageId])
+    """Inserts whose session does not exist."""

@@ -1,0 +1,127 @@
+"""The contract of a store of sessions. `tests/store/contract.py` holds every implementation to it.
+
+Durable state is two things in one database: append-only logs and mailbox rows. A store also keeps the lease of each
+tree. It decides nothing about agents: it applies batches, refuses what breaks their conditions, and reads back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from retinue.base.ids import SessionId
+from retinue.session.events import Event, SessionHeader
+from retinue.session.rows import Batch, Committed, StoredRow
+
+__all__ = ["Lease", "Outcome", "SessionStore", "SessionSummary", "StoreBusy", "StoredSession"]
+
+
+class StoreBusy(Exception):
+    """Another process holds the write lock just now; nothing was applied, try again in a moment."""
+
+    def __init__(self, holder: str | None = None) -> None:
+        super().__init__(holder or "another process")
+        self.holder = holder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to drive one tree. `fence` grows with each change of owner; `valid_until_s` is on the elapsed clock."""
+
+    root: SessionId
+    fence: int
+    owner: str
+    valid_until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSession:
+    """A session as it is stored: its whole log and the rows that are still pending, in order."""
+
+    header: SessionHeader
+    root: SessionId
+    events: list[Event]
+    pending: list[StoredRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """One line about a session, for listings."""
+
+    header: SessionHeader
+    root: SessionId
+    events: int
+    """Length of the log."""
+    last_event_at: int
+    """Epoch milliseconds; the creation time of an empty log."""
+    open_turn: int | None
+    pending: int
+
+
+Outcome: TypeAlias = Committed | Exception
+
+
+class SessionStore(Protocol):
+    """Applies batches and reads sessions. One instance per process and home; used from one event loop.
+
+    Reading sees every batch whose outcome was given before. All methods that are not `begin` may be cancelled, and a
+    cancelled one changed nothing that matters later.
+    """
+
+    def begin(self, batches: Sequence[Batch], done: Callable[[Sequence[Outcome]], None]) -> None:
+        """`done` is called once, now or later, with one outcome per batch, in order.
+
+        All batches share one transaction; each has a savepoint and a fence check of its own, so that a refused one
+        fails no neighbour. Outcomes that are exceptions are `IdConflict`, `ClaimConflict`, `LeaseLost`,
+        `AlreadyExists` or `StoreFailure`; nothing of such a batch is stored. Not called again before `done`.
+        Raises: StoreBusy if nothing was tried; `done` is not called then.
+        """
+        ...
+
+    def begin_sync(self, done: Callable[[Exception | None], None]) -> None:
+        """`done` is called once, later, on the loop, when all that was committed before survives a power failure."""
+        ...
+
+    async def read(self, session_id: SessionId) -> StoredSession:
+        """The whole session. Raises: SessionNotFound, CorruptSession (UnknownEvent included)."""
+        ...
+
+    async def read_rows(self, session_id: SessionId) -> list[StoredRow]:
+        """Every row ever sent to the session, in order, with what became of it. Raises: SessionNotFound."""
+        ...
+
+    async def summary(self, session_id: SessionId) -> SessionSummary | None:
+        """One line about the session, or None if there is none."""
+        ...
+
+    async def resolve(self, prefix: str) -> SessionId:
+        """The one session whose id is, or begins with, `prefix`. Raises: SessionNotFound, BadInput if several do."""
+        ...
+
+    async def roots(self) -> list[SessionSummary]:
+        """All sessions that nobody delegated to, newest first."""
+        ...
+
+    async def children(self, parent: SessionId) -> list[SessionSummary]:
+        """Sessions whose header names `parent`, by creation time and id."""
+        ...
+
+    async def acquire(self, root: SessionId) -> Lease:
+        """This process owns the tree. `root` need not exist yet. Asking again for an own lease gives a new fence.
+
+        Raises: SessionHeld while another living process owns it. The lease of a dead owner is taken over at once.
+        """
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Lease | None]:
+        """Each lease with a later `valid_until_s`, or None where it is lost."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Another process may own the tree now. A lease that is lost already stays as it is."""
+        ...
+
+    async def aclose(self) -> None:
+        """Everything is released and on disk; the store cannot be used any more. Idempotent."""
+        ...

@@ -1,0 +1,171 @@
+"""The live sessions of a process, and their leases: creating, loading, forking and letting go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+
+from retinue.base.clock import Clock
+from retinue.base.ids import SessionId
+from retinue.base.scope import Undo
+from retinue.errors import AlreadyExists, RetinueError, SessionNotFound
+from retinue.session.events import EndSeed, Event, Payload, SessionHeader
+from retinue.session.session import Hold, Observer, Session
+from retinue.session.store import SessionStore
+from retinue.session.transaction import Receipt, Transaction
+from retinue.session.writer import Durability, Writer
+
+__all__ = ["LEASE_RENEWAL_S", "Sessions"]
+
+LEASE_RENEWAL_S = 5.0
+"""How often a process confirms its leases; well below half a term, so one missed renewal does no harm."""
+
+
+class Sessions:
+    """Every session that is loaded in this process. One per store; all changes go through its writer."""
+
+    def __init__(self, store: SessionStore, clock: Clock, durability: Durability = "process") -> None:
+        self.store = store
+        self.clock = clock
+        self.writer = Writer(store, clock, durability)
+        self._live: dict[SessionId, Session] = {}
+        self._holds: dict[SessionId, Hold] = {}
+        self._acquiring: dict[SessionId, anyio.Lock] = {}
+        self._observers: dict[bool, tuple[Observer, ...]] = {False: (), True: ()}
+
+    def __iter__(self):
+        return iter(tuple(self._live.values()))
+
+    def live(self, id: SessionId) -> Session | None:
+        """The loaded session of that id."""
+        return self._live.get(id)
+
+    def transaction(self) -> Transaction:
+        """A new empty transaction."""
+        return Transaction(self)
+
+    def observe(self, observer: Observer, *, durable: bool = False) -> Undo:
+        """`observer` hears of every later event of every session of this process."""
+        self._observers[durable] = (*self._observers[durable], observer)
+
+        def undo() -> None:
+            self._observers[durable] = tuple(x for x in self._observers[durable] if x is not observer)
+
+        return Undo(undo)
+
+    def observers(self, durable: bool) -> tuple[Observer, ...]:
+        """Observers of all sessions."""
+        return self._observers[durable]
+
+    def publish(self, session: Session) -> None:
+        """The session is in the table. Raises: AlreadyExists."""
+        if session.id in self._live:
+            raise AlreadyExists(f"session {session.id!r} is loaded already")
+        self._live[session.id] = session
+
+    def dropped(self, session: Session, error: RetinueError) -> None:
+        """The session left the table because its batch was refused."""
+        if self._live.get(session.id) is session:
+            del self._live[session.id]
+        session.drop(error)
+
+    async def hold(self, root: SessionId) -> Hold:
+        """This process's hold on the tree, taken now if it has none. Raises: SessionHeld."""
+        lock = self._acquiring.setdefault(root, anyio.Lock())
+        async with lock:
+            hold = self._holds.get(root)
+            if hold is None or not hold.is_valid:
+                hold = Hold(await self.store.acquire(root), self.clock)
+                self._holds[root] = hold
+        return hold
+
+    async def create_root(self, header: SessionHeader, seed: Sequence[Payload] = ()) -> tuple[Session, Receipt]:
+        """A new tree whose root is loaded; its creation is submitted.
+
+        A non-empty seed is closed by `session/end-seed`. Raises: AlreadyExists, SessionHeld. Cancelling before
+        it returns leaves no session.
+        """
+        if header.id in self._live or await self.store.summary(header.id) is not None:
+            raise AlreadyExists(f"session {header.id!r} exists already; resume it, or choose another id")
+        hold = await self.hold(header.id)
+        tx = self.transaction()
+        session = tx.create(header, header.id, hold)
+        if seed:
+            tx.append(session, *seed, EndSeed())
+        return session, tx.submit()
+
+    async def load(self, id: SessionId) -> Session:
+        """The session, loaded; its tree is held by this process.
+
+        The lease is committed before the log is read, so nobody else writes what was read here. Raises:
+        SessionNotFound, SessionHeld, CorruptSession.
+        """
+        live = self._live.get(id)
+        if live is not None:
+            return live
+        await self.writer.committed()
+        summary = await self.store.summary(id)
+        if summary is None:
+            raise SessionNotFound(f"no session {id!r} is stored here")
+        hold = await self.hold(summary.root)
+        stored = await self.store.read(id)
+        live = self._live.get(id)
+        if live is not None:
+            return live
+        session = Session(stored.header, stored.root, hold, events=stored.events, pending=stored.pending)
+        self.publish(session)
+        return session
+
+    def unload(self, session: Session) -> None:
+        """The session is not loaded any more. What it submitted stays ordered."""
+        if self._live.get(session.id) is session:
+            del self._live[session.id]
+
+    async def release(self, root: SessionId) -> None:
+        """The tree is free for other processes, once nothing of it is loaded here; otherwise nothing happens."""
+        if any(session.root == root for session in self._live.values()):
+            return
+        hold = self._holds.pop(root, None)
+        self._acquiring.pop(root, None)
+        if hold is not None:
+            with anyio.move_on_after(5, shield=True):
+                await self.writer.committed()
+                await self.store.release(hold.lease)
+
+    async def renew(self) -> None:
+        """Every held lease was confirmed, or is marked lost and its sessions are dropped."""
+        holds = [hold for hold in self._holds.values() if not hold.lost]
+        if not holds:
+            return
+        renewed = await self.store.renew([hold.lease for hold in holds])
+        for hold, lease in zip(holds, renewed, strict=True):
+            if lease is not None:
+                hold.lease = lease
+                continue
+            hold.lost = True
+            for session in [s for s in self if s.hold is hold]:
+                try:
+                    hold.check()
+                except RetinueError as error:
+                    self.dropped(session, error)
+
+    async def keep_leases(self) -> None:
+        """Renews for ever; runs as a task of whoever owns the table."""
+        while True:
+            await self.clock.sleep(LEASE_RENEWAL_S)
+            await self.renew()
+
+    async def aclose(self) -> None:
+        """Everything submitted is stored and every lease is free."""
+        with anyio.CancelScope(shield=True):
+            await self.writer.aclose()
+            for root in list(self._holds):
+                hold = self._holds.pop(root)
+                await self.store.release(hold.lease)
+            self._live.clear()
+
+
+def seeded(events: Sequence[Event]) -> list[Event]:
+    """`events` renumbered from 0, for a seed."""
+    return [Event(i, event.time, event.data) for i, event in enumerate(events)]
