@@ -12,6 +12,7 @@ from retinue.base.json import JSON, JSONObject
 from retinue.errors import BadInput
 from retinue.model.client import ToolSpec
 from retinue.model.content import InputBlock, Text
+from retinue.session.transaction import Transaction
 
 __all__ = ["Body", "CallKey", "Caller", "Effect", "Tool", "ToolContext", "ToolResult"]
 
@@ -80,6 +81,8 @@ class ToolResult:
     """The turn ends after this step, unless more input waits."""
     context: tuple[str, ...] = ()
     """Extra notes for the model's next step."""
+    writes: Callable[[Transaction], None] | None = None
+    """Adds the call's rows to the batch that holds its `tool/result`: how a tool of effect `rows` takes effect."""
 
     @classmethod
     def text(cls, text: str, *, value: JSON = None, meta: JSONObject | None = None) -> ToolResult:
@@ -99,15 +102,22 @@ def _never_safe(_: JSONObject) -> bool:
     return False
 
 
+def _accept(_: JSONObject) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool. `body` gets arguments that satisfy the schema; it raises ToolFailure for a refusal the model can act on.
+    """One tool. `body` gets arguments that satisfy the schema; it raises ToolFailure for what the model can act on.
 
     A cancelled body must stop what it started and re-raise; it may not swallow cancellation.
     """
 
     spec: ToolSpec
     body: Body
+    validate: Callable[[JSONObject], None] = _accept
+    """Raises ToolFailure `INVALID_ARGS` for arguments that break the schema: asked first, so that nobody is asked to
+    approve such a call. A body made by `function.py` checks them itself as well."""
     is_safe: Callable[[JSONObject], bool] = _never_safe
     """With these arguments the call may overlap others of its step. Asked again right before each start."""
     timeout_s: float | None = None

@@ -1,0 +1,1 @@
+"""The system prompt: named, ordered, scoped sections and how they become one text."""
