@@ -26,6 +26,7 @@ __all__ = [
     "MissingSeam",
     "ModelError",
     "ModelNotConfigured",
+    "NoProgress",
     "NoProvider",
     "NotFound",
     "OpenTurn",
@@ -235,6 +236,12 @@ class ModelError(RetinueError):
         self.kind = kind
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+class NoProgress(RetinueError):
+    """An open turn was resumed again and again and finished no step."""
+
+    code = "NO_PROGRESS"
 
 
 # For the model: what a tool body raises to answer with an error result.

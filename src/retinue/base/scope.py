@@ -22,8 +22,8 @@ class Undo:
 
     __slots__ = ("_action",)
 
-    def __init__(self, action: Callable[[], None]) -> None:
-        self._action: Callable[[], None] | None = action
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action: Callable[[], object] | None = action
 
     def __call__(self) -> None:
         action, self._action = self._action, None

@@ -34,6 +34,10 @@ class Assembler:
     __slots__ = ("_calls", "_prose", "finish", "usage")
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Nothing has arrived: a new attempt begins."""
         self._prose: list[_Prose] = []
         self._calls: dict[int, _Call] = {}
         self.usage: Usage | None = None
@@ -65,6 +69,11 @@ class Assembler:
         if not self._prose or self._prose[-1].kind is not kind:
             self._prose.append(_Prose(kind))
         return self._prose[-1]
+
+    @property
+    def has_content(self) -> bool:
+        """Something that the user could see, or reasoning, has arrived."""
+        return any(part for prose in self._prose for part in prose.parts)
 
     def message(self) -> AssistantMessage:
         """The reply as it stands.

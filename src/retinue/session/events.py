@@ -125,9 +125,10 @@ class AssistantReply(_Data, frozen=True, kw_only=True):
     step: int
     message: AssistantMessage
     usage: Usage | None = None
-    truncated: bool = False
-    """The reply hit its token ceiling; its tool calls were dropped."""
+    finish: Literal["length", "content-filter"] | None = None
+    """Why the reply is not whole: its token ceiling (tool calls were dropped), or the model declined."""
     interrupted: bool = False
+    """The turn was aborted while it streamed; what was visible is kept."""
 
 
 class ToolStart(_Data, frozen=True, kw_only=True):

@@ -90,6 +90,8 @@ class OpenTurn:
     """The last finished step had calls: the model must see their results."""
     truncated: bool = False
     """A step hit the token ceiling; the turn will end `max-tokens`."""
+    refused: bool = False
+    """The model declined in its last step."""
     concluded: bool = False
     """A result asked for the end of the turn."""
     resumed: int = 0
@@ -120,7 +122,8 @@ class Turns:
                 turn, step = self._step(event, data.turn, data.step)
                 step.reply = data.message
                 step.reply_seq = event.seq
-                turn.truncated = turn.truncated or data.truncated
+                turn.truncated = turn.truncated or data.finish == "length"
+                turn.refused = data.finish == "content-filter"
                 if data.usage is not None:
                     self.usage = self.usage + data.usage
             case ToolStart():

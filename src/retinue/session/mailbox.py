@@ -6,7 +6,7 @@ Pure memory: what is durable is decided by the batch that goes with each change.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retinue.base.ids import MessageId
 from retinue.session.rows import Delivery, StoredRow
@@ -71,9 +71,9 @@ class Mailbox:
         return any(row.is_runnable for row in self._next_step) or any(row.is_runnable for row in self._next_turn)
 
     @property
-    def has_step_input(self) -> bool:
-        """Something waits for the next step and is not parked."""
-        return any(not row.parked for row in self._next_step)
+    def has_input(self) -> bool:
+        """Something is pending that is not parked."""
+        return any(not row.parked for row in self._by_id.values())
 
     def get(self, id: MessageId) -> PendingRow | None:
         """The pending row, unless it is reserved or gone."""
@@ -182,6 +182,11 @@ class Mailbox:
         """`rows` start nothing until `unpark`."""
         for row in rows:
             row.parked = True
+
+    def hush(self, rows: Iterable[PendingRow]) -> None:
+        """`rows` wake nobody by themselves any more."""
+        for row in rows:
+            row.delivery = replace(row.delivery, wake=False)
 
     def unpark(self) -> bool:
         """Nothing is parked; the answer says whether anything was."""

@@ -16,6 +16,7 @@ __all__ = [
     "Committed",
     "Create",
     "Delivery",
+    "Hush",
     "Insert",
     "Op",
     "Park",
@@ -127,13 +128,21 @@ class Park:
 
 
 @dataclass(frozen=True, slots=True)
+class Hush:
+    """These pending rows lose their wake flag: they are read in the next turn, whatever opens it."""
+
+    session_id: SessionId
+    ids: tuple[MessageId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unpark:
     """All parked rows of the session may start turns again."""
 
     session_id: SessionId
 
 
-Op: TypeAlias = Create | Append | Insert | Claim | Withdraw | Replace | Park | Unpark
+Op: TypeAlias = Create | Append | Insert | Claim | Withdraw | Replace | Park | Hush | Unpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +162,7 @@ class Committed:
     """What a committed batch came to."""
 
     orders: dict[MessageId, int] = field(default_factory=dict[MessageId, int])
-    """The order of each inserted row."""
+    """The order of each inserted row, and of each repeated one that is still pending."""
     repeated: set[MessageId] = field(default_factory=set[MessageId])
     """Inserts that were there already, with equal content."""
     undelivered: set[MessageId] = field(default_factory=set[MessageId])

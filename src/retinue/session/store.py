@@ -107,6 +107,13 @@ class SessionStore(Protocol):
         """Sessions whose header names `parent`, by creation time and id."""
         ...
 
+    async def owing(self, root: SessionId) -> list[SessionId]:
+        """The sessions of a tree that owe work: an open turn, or a pending waking row that is not parked.
+
+        In the order of their creation, so a parent comes before its children.
+        """
+        ...
+
     async def acquire(self, root: SessionId) -> Lease:
         """This process owns the tree. `root` need not exist yet. Asking again for an own lease gives a new fence.
 

@@ -20,6 +20,7 @@ from retinue.session.rows import (
     Committed,
     Create,
     Delivery,
+    Hush,
     Insert,
     Op,
     Park,
@@ -188,6 +189,13 @@ class Transaction:
             self._ops.append(Park(session.id, tuple(row.id for row in rows)))
             self._effects.append(lambda: session.mailbox.park(rows))
         return session.mailbox.parked + len(rows)
+
+    def hush(self, session: Session, rows: Sequence[PendingRow]) -> None:
+        """The pending rows wake nobody by themselves any more."""
+        if rows:
+            self._touched[session.id] = session
+            self._ops.append(Hush(session.id, tuple(row.id for row in rows)))
+            self._effects.append(lambda: session.mailbox.hush(rows))
 
     def submit(self) -> Receipt:
         """The batch has its place, memory agrees with it, observers know.

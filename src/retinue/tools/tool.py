@@ -63,6 +63,8 @@ class ToolContext:
     call_id: str
     turn: int
     step: int
+    created: list[str] = field(default_factory=list[str])
+    """Durable things that this call made, as the model may name them: an aborted call still shows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""The agent: one driver per session. Phases, the turn and step loop, requests, the registry of live agents."""

@@ -1,0 +1,194 @@
+"""The tool calls of one step: scheduled, logged as they end, and given an answer after a crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from retinue.agent.phase import Running
+from retinue.base.ids import MessageId, derived_id
+from retinue.base.json import JSONObject
+from retinue.errors import ToolFailure
+from retinue.model.content import Source, Text, ToolCall, ToolMessage, UserMessage
+from retinue.session.events import ErrorRecord, ToolReturned, ToolStart
+from retinue.session.folds import OpenStep
+from retinue.session.rows import Delivery
+from retinue.tools.arguments import parse_arguments
+from retinue.tools.pipeline import run_call
+from retinue.tools.schedule import Ready, run_in_order
+from retinue.tools.tool import CallKey, Tool, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from retinue.agent.agent import Agent
+
+__all__ = ["recover_calls", "result_event", "run_calls"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    index: int
+    call: ToolCall
+    context: ToolContext
+
+
+def result_event(turn: int, step: int, index: int, call_id: str, result: ToolResult) -> ToolReturned:
+    """The `tool/result` that logs `result`."""
+    error = None
+    if result.is_error:
+        text = "".join(block.text for block in result.content if isinstance(block, Text))
+        error = ErrorRecord(result.code or "UNKNOWN", text.removeprefix("Error: "))
+    return ToolReturned(
+        turn=turn,
+        step=step,
+        index=index,
+        message=ToolMessage(call_id, result.content, result.is_error),
+        error=error,
+        concludes=result.concludes,
+        meta=result.meta or None,
+    )
+
+
+async def run_calls(agent: Agent, run: Running, turn: int, step: OpenStep) -> None:
+    """Every call that had no result has one, logged.
+
+    Cancelled: running bodies were cancelled and awaited; those that had started have a result if the turn was aborted
+    through `run`, and the rest is the caller's. Raises: the failure of the session, if a batch was refused.
+    """
+    calls = [_call(agent, turn, step, index) for index in step.missing]
+    await run_in_order(
+        calls,
+        is_safe=lambda call: _is_safe(agent, call),
+        is_pooled=lambda call: (tool := agent.tools.get(call.call.name)) is None or tool.pooled,
+        run=lambda call, ready: _run(agent, run, call, ready),
+        width=agent.environment.width,
+    )
+
+
+def _call(agent: Agent, turn: int, step: OpenStep, index: int) -> _Call:
+    assert step.reply is not None
+    call = step.reply.calls[index]
+    context = ToolContext(
+        caller=agent,
+        key=CallKey(session_id=agent.id, seq=step.reply_seq, index=index),
+        name=call.name,
+        call_id=call.id,
+        turn=turn,
+        step=step.number,
+    )
+    return _Call(index, call, context)
+
+
+def _is_safe(agent: Agent, call: _Call) -> bool:
+    tool = agent.tools.get(call.call.name)
+    if tool is None:
+        return True
+    try:
+        arguments: JSONObject = parse_arguments(call.call.arguments)
+        return tool.is_safe(arguments)
+    except Exception:
+        return False
+
+
+async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
+    async def before_body(tool: Tool) -> None:
+        if tool.effect == "outside":
+            context = call.context
+            tx = agent.transaction()
+            tx.append(
+                agent.session,
+                ToolStart(
+                    turn=context.turn, step=context.step, index=call.index, call_id=context.call_id, name=context.name
+                ),
+            )
+            tx.submit()
+        await agent.environment.sessions.writer.durable()
+        agent.session.check()
+        ready()
+
+    tool = agent.tools.get(call.call.name)
+    try:
+        result = await run_call(
+            call.context,
+            call.call.arguments,
+            resolve=agent.tools.get,
+            chain=agent.chains.tool_call,
+            before_body=before_body,
+        )
+        result = await agent.environment.finish(tool, call.context, result)
+    except anyio.get_cancelled_exc_class():
+        if run.cause is not None and agent.session.failure is None:
+            _log(agent, call, _aborted(call))
+        raise
+    except ToolFailure as error:
+        result = ToolResult.error(error.name, str(error))
+    if run.cause is not None and not result.is_error:
+        result = replace(_aborted(call), meta=result.meta, writes=result.writes)
+    _log(agent, call, result)
+
+
+def _aborted(call: _Call) -> ToolResult:
+    made = f"; it had already made {', '.join(call.context.created)}" if call.context.created else ""
+    return ToolResult.error("ABORTED", f"the turn was aborted while this call ran{made}")
+
+
+def _log(agent: Agent, call: _Call, result: ToolResult) -> None:
+    context = call.context
+    tx = agent.transaction()
+    tx.append(agent.session, result_event(context.turn, context.step, call.index, context.call_id, result))
+    if result.writes is not None:
+        result.writes(tx)
+    for number, text in enumerate(result.context):
+        id = MessageId(derived_id("note", *context.key.parts, number))
+        tx.insert(_note(agent, id, text))
+    tx.submit()
+
+
+def _note(agent: Agent, id: MessageId, text: str) -> Delivery:
+    message = UserMessage(id, (Text(text),), Source(kind="runtime", form="notice"))
+    return Delivery(
+        session_id=agent.id,
+        message=message,
+        target="next-step",
+        wake=False,
+        accepted_at=agent.environment.sessions.clock.now_ms(),
+    )
+
+
+def recover_calls(agent: Agent, turn: int, step: OpenStep) -> None:
+    """Calls whose process ended have an answer; those whose whole effect is rows are left to run again.
+
+    Where an effect is unknown, a note for the next step says so. Source: behaviour SE-26.
+    """
+    unknown: list[str] = []
+    for index in step.missing:
+        call = _call(agent, turn, step, index)
+        tool = agent.tools.get(call.call.name)
+        if tool is not None and tool.effect == "rows":
+            continue
+        if index in step.started:
+            unknown.append(call.call.name)
+            result = ToolResult.error(
+                "TOOL_OUTCOME_UNKNOWN",
+                "the process ended while this call ran; it may have had its effect, wholly, in part or not at all",
+            )
+        else:
+            result = ToolResult.error(
+                "TOOL_NOT_STARTED",
+                "the process ended before this call started; it had no effect, call it again if needed",
+            )
+        _log(agent, call, result)
+    if unknown:
+        names = ", ".join(unknown)
+        tx = agent.transaction()
+        id = MessageId(derived_id("recovery", agent.id, step.reply_seq))
+        tx.insert(
+            _note(
+                agent,
+                id,
+                f"The process that ran you ended while these calls ran: {names}. Their effect is unknown: look at what "
+                "is there before you repeat them.",
+            )
+        )
+        tx.submit()

@@ -1,0 +1,66 @@
+"""What an agent is doing: one tagged value, so that impossible mixtures cannot be written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import anyio
+
+__all__ = ["Cause", "CauseKind", "Idle", "Maintenance", "Opening", "Phase", "Running"]
+
+CauseKind: TypeAlias = Literal["user", "parent", "hook", "limit", "disposed", "store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an activity was cancelled. `detail` names the hook's reason or the limit."""
+
+    kind: CauseKind
+    detail: str | None = None
+
+
+@dataclass(slots=True)
+class Opening:
+    """Not published yet; wakes are remembered."""
+
+    wake: bool = False
+
+
+@dataclass(slots=True)
+class Idle:
+    """Nothing runs; the next wake starts a turn."""
+
+
+@dataclass(slots=True)
+class Running:
+    """A turn runs, or is about to. The first cause wins."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    cause: Cause | None = None
+    wake: bool = False
+    """A wake that came after the abort, to be honoured when the activity has ended."""
+
+    def cancel(self, cause: Cause) -> None:
+        """The activity ends as soon as it can."""
+        if self.cause is None:
+            self.cause = cause
+            self.scope.cancel()
+
+
+@dataclass(slots=True)
+class Maintenance:
+    """The host works on an idle agent; no turn starts meanwhile."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    cause: Cause | None = None
+    wake: bool = False
+
+    def cancel(self, cause: Cause) -> None:
+        """The work ends as soon as it can."""
+        if self.cause is None:
+            self.cause = cause
+            self.scope.cancel()
+
+
+Phase: TypeAlias = Opening | Idle | Running | Maintenance

@@ -1,0 +1,214 @@
+"""The live agents of a host: created in one window that publishes or leaves nothing, resumed, disposed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio
+
+from retinue.agent.agent import Agent
+from retinue.agent.environment import AgentOptions, Environment
+from retinue.agent.signals import AgentCreated, AgentDisposed, SessionStarted, StartSource
+from retinue.base.ids import SessionId
+from retinue.base.scope import Undo
+from retinue.errors import AlreadyExists
+from retinue.session.events import EndSeed, Event, SessionHeader
+from retinue.session.folds import descriptor
+from retinue.session.session import Session
+from retinue.session.transaction import Transaction
+
+__all__ = ["Agents", "Creation", "Setup"]
+
+Setup: TypeAlias = Callable[[Agent], Awaitable[None]]
+"""Composes an unpublished agent: registers on its tools, prompt and chains, enters contexts on its scope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Creation:
+    """What a new agent is made from."""
+
+    header: SessionHeader
+    options: AgentOptions
+    label: str = ""
+    root: SessionId | None = None
+    """The session whose lease guards it; itself if None."""
+    seed: Sequence[Event] = ()
+    """Events copied from another log, seqs from 0."""
+    setup: Setup | None = None
+    commit: Callable[[Transaction, Agent], None] | None = None
+    """Adds to the batch that creates the session: own events, the first message, a sender's result. Synchronous."""
+
+
+class Agents:
+    """Who lives in this process. An agent's id is its session's."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._live: dict[SessionId, Agent] = {}
+        self._building: set[SessionId] = set()
+        self._setups: tuple[Setup, ...] = ()
+        self._disposals: dict[Agent, anyio.Event] = {}
+
+    def on_setup(self, setup: Setup) -> Undo:
+        """`setup` composes every later agent, before its own setup."""
+        self._setups = (*self._setups, setup)
+
+        def undo() -> None:
+            self._setups = tuple(x for x in self._setups if x is not setup)
+
+        return Undo(undo)
+
+    def get(self, id: SessionId) -> Agent | None:
+        """The live agent of that session."""
+        return self._live.get(id)
+
+    def is_live(self, agent: Agent) -> bool:
+        """It is the very object registered under its id; another of the same id is not."""
+        return self._live.get(agent.id) is agent
+
+    def list(self) -> tuple[Agent, ...]:
+        """All live agents, oldest first."""
+        return tuple(self._live.values())
+
+    def roots(self) -> tuple[Agent, ...]:
+        """Live agents that nobody delegated to."""
+        return tuple(agent for agent in self._live.values() if agent.session.header.origin is None)
+
+    async def create(self, creation: Creation) -> Agent:
+        """The agent is published and its session durable.
+
+        Whatever fails before that leaves nothing behind: no agent, no session, no registration. Raises:
+        AlreadyExists, SessionHeld, StoreFailure, and what a setup or an `AgentCreated` listener raises. Cancelling
+        takes effect until the batch is submitted, and never after.
+        """
+        sessions = self._environment.sessions
+        header = creation.header
+        with self._reserved(header.id):
+            if await sessions.store.summary(header.id) is not None:
+                raise AlreadyExists(f"session {header.id!r} exists already; resume it, or choose another id")
+            root = creation.root or header.id
+            hold = await sessions.hold(root)
+            tx = sessions.transaction()
+            session = tx.create(header, root, hold, creation.seed)
+            if creation.seed:
+                tx.append(session, EndSeed())
+            agent = Agent(self._environment, session, creation.options, label=creation.label)
+            try:
+                await self._compose(agent, creation.setup)
+                if creation.commit is not None:
+                    creation.commit(tx, agent)
+                self._live[agent.id] = agent
+                self._environment.bus.publish_or_veto(AgentCreated(agent))
+                receipt = tx.submit()
+            except BaseException:
+                await self._roll_back(agent)
+                raise
+        self._start(agent, "startup")
+        try:
+            await receipt.wait()
+        except Exception:
+            await self.dispose(agent)
+            raise
+        return agent
+
+    async def resume(self, id: SessionId, *, options: AgentOptions | None = None, setup: Setup | None = None) -> Agent:
+        """The agent of a stored session is live; it goes on at once if its session owes work.
+
+        A live agent is the answer as it is. Options that are not given come from the log's last request. Raises:
+        SessionNotFound, SessionHeld, CorruptSession, and what a setup raises: nothing is left behind then.
+        """
+        live = self._live.get(id)
+        if live is not None and live.failure is not None:
+            await self.dispose(live)
+        elif live is not None:
+            return live
+        with self._reserved(id):
+            session = await self._environment.sessions.load(id)
+            made = descriptor(session.header, session.events)
+            agent = Agent(
+                self._environment,
+                session,
+                (options or AgentOptions()).over(_logged_options(session)),
+                label=(made.label if made is not None else None) or "",
+            )
+            try:
+                await self._compose(agent, setup)
+                self._live[id] = agent
+                self._environment.bus.publish_or_veto(AgentCreated(agent))
+            except BaseException:
+                await self._roll_back(agent)
+                raise
+        self._start(agent, "resume")
+        return agent
+
+    def _reserved(self, id: SessionId) -> Undo:
+        if id in self._live or id in self._building:
+            raise AlreadyExists(f"agent {id!r} is live already")
+        self._building.add(id)
+        return Undo(lambda: self._building.discard(id))
+
+    async def _compose(self, agent: Agent, setup: Setup | None) -> None:
+        for compose in self._setups:
+            await compose(agent)
+        if setup is not None:
+            await setup(agent)
+
+    def _start(self, agent: Agent, source: StartSource) -> None:
+        agent.bus.publish(SessionStarted(agent, source))
+        agent.open()
+
+    async def _roll_back(self, agent: Agent) -> None:
+        with anyio.move_on_after(5, shield=True):
+            await agent.unwind()
+        self._forget(agent)
+        await self._let_go(agent)
+
+    def _forget(self, agent: Agent) -> None:
+        if self._live.get(agent.id) is agent:
+            del self._live[agent.id]
+            self._environment.bus.publish(AgentDisposed(agent))
+
+    async def _let_go(self, agent: Agent) -> None:
+        sessions = self._environment.sessions
+        agent.session.driver = None
+        sessions.unload(agent.session)
+        await sessions.release(agent.session.root)
+
+    async def dispose(self, agent: Agent) -> None:
+        """The agent has stopped, its scope is gone, it left the registry and its session is not loaded any more.
+
+        Its turn, if one runs, ends as aborted by `disposed`; pending messages stay. Later calls wait for the first.
+        Shielded from cancellation. Raises: what closing the agent's scope raises, from the first call alone.
+        """
+        done = self._disposals.get(agent)
+        if done is not None or not self.is_live(agent):
+            if done is not None:
+                with anyio.CancelScope(shield=True):
+                    await done.wait()
+            return
+        self._disposals[agent] = done = anyio.Event()
+        with anyio.CancelScope(shield=True):
+            try:
+                await agent.unwind()
+            finally:
+                self._forget(agent)
+                await self._let_go(agent)
+                del self._disposals[agent]
+                done.set()
+
+
+def _logged_options(session: Session) -> AgentOptions:
+    context, header = session.turns.context, session.turns.header
+    if context is None:
+        return AgentOptions()
+    config = dict(header.config) if header is not None else {}
+    config.pop("model", None)
+    max_tokens = config.pop("max_tokens", None)
+    return AgentOptions(
+        provider=context.provider,
+        model=context.model,
+        max_tokens=max_tokens if isinstance(max_tokens, int) else None,
+        body=config,
+    )

@@ -1,0 +1,1 @@
+"""The host: registries, chains and typed seams in one place, and what a plugin is."""

@@ -1,0 +1,93 @@
+"""How one call runs: arguments, tool, chain, body, one result. Whatever goes wrong becomes an error result.
+
+Cancellation alone leaves as what it is. The pipeline logs nothing: its caller does, with `before_body` and the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import anyio
+
+from retinue.base.chain import Chain
+from retinue.base.json import JSONObject
+from retinue.errors import ToolFailure, error_record
+from retinue.tools.arguments import parse_arguments
+from retinue.tools.tool import Tool, ToolContext, ToolResult
+
+__all__ = ["Resolve", "ToolCallChain", "ToolRequest", "run_call"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRequest:
+    """One call on its way through the `tool_call` chain. A layer may pass it on with other arguments, answer it
+    itself (a denial is `ToolResult.error`), or change the result on the way back."""
+
+    tool: Tool
+    arguments: JSONObject
+    context: ToolContext
+
+
+ToolCallChain: TypeAlias = Chain[ToolRequest, ToolResult]
+Resolve: TypeAlias = Callable[[str], Tool | None]
+
+
+async def run_call(
+    context: ToolContext,
+    raw_arguments: str,
+    *,
+    resolve: Resolve,
+    chain: ToolCallChain,
+    before_body: Callable[[Tool], Awaitable[None]],
+) -> ToolResult:
+    """The call's one result; errors of tool, arguments and layers included.
+
+    `before_body` runs right before the body and is the last point at which the call may still be refused. Raises only
+    what `before_body` raises, and cancellation.
+    """
+    tool = resolve(context.name)
+    if tool is None:
+        return ToolResult.error("UNKNOWN_TOOL", f"there is no tool {context.name!r} here; use one of the listed tools")
+    crossed: list[BaseException] = []
+
+    async def inner(request: ToolRequest) -> ToolResult:
+        try:
+            await before_body(request.tool)
+        except BaseException as error:
+            crossed.append(error)
+            raise
+        return await _run_body(request)
+
+    try:
+        arguments = parse_arguments(raw_arguments)
+        return await chain.run(ToolRequest(tool=tool, arguments=arguments, context=context), inner)
+    except Exception as error:
+        if crossed and error is crossed[0]:
+            raise
+        return _failure(context.name, error)
+
+
+async def _run_body(request: ToolRequest) -> ToolResult:
+    tool = request.tool
+    try:
+        if tool.timeout_s is None:
+            return await tool.body(request.context, request.arguments)
+        with anyio.move_on_after(tool.timeout_s):
+            return await tool.body(request.context, request.arguments)
+    except Exception as error:
+        return _failure(request.context.name, error)
+    return ToolResult.error("TIMEOUT", f"{request.context.name} took longer than {_seconds(tool.timeout_s)}; stopped")
+
+
+def _failure(name: str, error: Exception) -> ToolResult:
+    code, message = error_record(error)
+    if not isinstance(error, ToolFailure):
+        message = f"{name} failed ({code}): {message}"
+    return ToolResult.error(code, message)
+
+
+def _seconds(value: float) -> str:
+    return f"{math.floor(value)} s" if value >= 1 else f"{value:g} s"
