@@ -1,0 +1,253 @@
+"""Applies one group of batches inside an open transaction: conditions are checked, then rows are written.
+
+Nothing here begins or ends a transaction; whoever calls undoes what a refused batch has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import assert_never, cast
+
+import apsw
+import msgspec
+
+from retinue.base.ids import SessionId
+from retinue.base.json import encode
+from retinue.errors import AlreadyExists, ClaimConflict, IdConflict, LeaseLost, StoreFailure
+from retinue.model.content import UserMessage
+from retinue.session.events import Event, Opaque, RequestHeaderChange, TurnEnd, TurnStart, encode_payload, type_of
+from retinue.session.rows import (
+    Append,
+    Batch,
+    Claim,
+    Committed,
+    Create,
+    Delivery,
+    Hush,
+    Insert,
+    Op,
+    Park,
+    Replace,
+    Unpark,
+    Withdraw,
+)
+from retinue.store.sqlite._sql import SQL, Row, run, run_many
+
+_SHARED_FROM = 1024
+"""Bytes from which a request header is stored once for all sessions that carry it."""
+
+_message = msgspec.json.Decoder(UserMessage)
+
+
+class Applier:
+    """Applies the batches of one transaction. What it has looked up is true until that ends or a batch is undone."""
+
+    __slots__ = ("_connection", "_cursor", "_fences", "_sessions")
+
+    def __init__(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
+        self._connection = connection
+        self._cursor = cursor
+        self._sessions: dict[SessionId, tuple[int, str] | None] = {}
+        self._fences: dict[str, int] = {}
+
+    def forget(self) -> None:
+        """A batch is undone."""
+        self._sessions.clear()
+
+    def apply(self, batch: Batch) -> Committed:
+        """The batch is written.
+
+        Raises: LeaseLost, AlreadyExists, IdConflict, ClaimConflict or StoreFailure, with part of it written; TypeError
+        and ValueError for values that cannot be stored; apsw errors.
+        """
+        for root, fence in batch.fences:
+            self._check_fence(root, fence)
+        result = Committed()
+        for op in batch.ops:
+            self._apply(op, batch, result)
+        return result
+
+    def _apply(self, op: Op, batch: Batch, result: Committed) -> None:
+        match op:
+            case Append():
+                self._append(op, batch)
+            case Insert():
+                self._insert(op, result)
+            case Claim():
+                self._claim(op, batch)
+            case Create():
+                self._create(op, batch)
+            case Withdraw():
+                self._update("withdraw_message", op.session_id, op.ids, (op.reason,))
+            case Replace():
+                self._replace(op, result)
+            case Park():
+                self._update("park_message", op.session_id, op.ids, ())
+            case Hush():
+                self._update("hush_message", op.session_id, op.ids, ())
+            case Unpark():
+                found = self._find(op.session_id)
+                if found is not None:
+                    run(self._cursor, SQL["unpark_messages"], (found[0],))
+            case _:
+                assert_never(op)
+
+    def _one(self, name: str, *values: int | str | bytes | None) -> Row | None:
+        rows = run(self._cursor, SQL[name], values)
+        return rows[0] if rows else None
+
+    def _check_fence(self, root: SessionId, fence: int) -> None:
+        stored = self._fences.get(root)
+        if stored is None:
+            row = self._one("fence", root)
+            stored = self._fences[root] = 0 if row is None else cast("int", row[0])
+        if stored != fence:
+            raise LeaseLost(
+                f"the tree of session {root!r} has fence {stored}, this process holds {fence}: "
+                "another process took it over, or it was released; load its sessions again"
+            )
+
+    def _find(self, id: SessionId) -> tuple[int, str] | None:
+        try:
+            return self._sessions[id]
+        except KeyError:
+            found = self._sessions[id] = cast("tuple[int, str] | None", self._one("find_session", id))
+            return found
+
+    def _guarded(self, id: SessionId, batch: Batch) -> int:
+        """The key of a session whose tree the batch holds."""
+        found = self._find(id)
+        if found is None:
+            raise StoreFailure(f"session {id!r} is not stored here; its log and mailbox cannot change")
+        key, root = found
+        _check_guard(id, root, batch)
+        return key
+
+    def _create(self, op: Create, batch: Batch) -> None:
+        header = op.header
+        _check_guard(header.id, op.root, batch)
+        is_delegated = header.origin is not None
+        row = self._one(
+            "create_session",
+            *(header.id, op.root, header.parent_session, is_delegated, header.created_at, encode(header)),
+        )
+        if row is None:
+            raise AlreadyExists(f"session {header.id!r} exists already; choose another id")
+        self._sessions[header.id] = (cast("int", row[0]), op.root)
+
+    def _append(self, op: Append, batch: Batch) -> None:
+        events = op.events
+        if not events:
+            return
+        key = self._guarded(op.session_id, batch)
+        first = events[0].seq
+        values = (key, first, len(events), events[-1].time)
+        turn = _last_turn(events)
+        if turn is None:
+            run(self._cursor, SQL["extend_log"], values)
+        else:
+            run(self._cursor, SQL["extend_log_and_turn"], (*values, turn or None))
+        if self._connection.changes() != 1:
+            length = self._one("length", key)
+            raise StoreFailure(
+                f"session {op.session_id!r}: event {first} cannot follow a log of {length and length[0]} events; "
+                "load the session again"
+            )
+        run_many(self._cursor, SQL["append_event"], self._event_rows(op.session_id, key, events))
+
+    def _event_rows(self, id: SessionId, key: int, events: tuple[Event, ...]) -> Iterator[Row]:
+        for seq, event in enumerate(events, events[0].seq):
+            if event.seq != seq:
+                raise StoreFailure(f"session {id!r}: event {event.seq} stands where event {seq} belongs")
+            data = event.data
+            body, stored = None, encode_payload(data)
+            if type(data) is RequestHeaderChange and len(stored) >= _SHARED_FROM:
+                body, stored = self._share(stored), None
+            yield key, seq, event.time, type_of(data), type(data) is Opaque, body, stored
+
+    def _share(self, data: bytes) -> int:
+        cursor = self._connection.cursor()  # the other one is inside `executemany`
+        hash = sha256(data).digest()
+        rows = run(cursor, SQL["find_body"], (hash,)) or run(cursor, SQL["add_body"], (hash, data))
+        return cast("int", rows[0][0])
+
+    def _insert(self, op: Insert, result: Committed) -> None:
+        delivery = op.delivery
+        found = self._find(delivery.session_id)
+        if found is None:
+            result.undelivered.add(delivery.id)
+            return
+        row = self._one("prepend_message" if op.prepend else "append_message", *_message_values(delivery, found[0]))
+        if row is not None:
+            result.orders[delivery.id] = cast("int", row[0])
+            return
+        session, order, state, data = cast("tuple[int, int, str, bytes]", self._one("find_message", delivery.id))
+        if session != found[0] or not _is_equal(data, delivery.message):
+            raise IdConflict(f"message id {delivery.id!r} was used before with other content; choose another id")
+        result.repeated.add(delivery.id)
+        if state == "pending":
+            result.orders[delivery.id] = order
+
+    def _claim(self, op: Claim, batch: Batch) -> None:
+        self._guarded(op.session_id, batch)
+        changed = self._update("claim_message", op.session_id, op.ids, (op.turn,))
+        if changed != len(op.ids):
+            raise ClaimConflict(
+                f"session {op.session_id!r}: {changed} of the {len(op.ids)} messages claimed by turn {op.turn} "
+                "were pending; load the session again"
+            )
+
+    def _update(self, name: str, id: SessionId, messages: tuple[str, ...], values: tuple[int | str, ...]) -> int:
+        """How many rows of the session the statement changed; a session that does not exist has none."""
+        found = self._find(id)
+        if found is None or not messages:
+            return 0
+        before = self._connection.total_changes()
+        run_many(self._cursor, SQL[name], [(message, found[0], *values) for message in messages])
+        return self._connection.total_changes() - before
+
+    def _replace(self, op: Replace, result: Committed) -> None:
+        delivery = op.delivery
+        found = self._find(delivery.session_id)
+        parked = self._one("is_parked", op.old)
+        old = self._one("replace_message", op.old, found[0]) if found else None
+        if found is None or old is None or parked is None:
+            raise ClaimConflict(
+                f"session {delivery.session_id!r}: message {op.old!r} is not pending there, so nothing replaces it"
+            )
+        order = cast("int", old[0])
+        if self._one("put_message", *_message_values(delivery, found[0]), order, cast("int", parked[0])) is None:
+            raise IdConflict(f"message id {delivery.id!r} was used before; a replacement needs an id of its own")
+        result.orders[delivery.id] = order
+
+
+def _check_guard(id: SessionId, root: str, batch: Batch) -> None:
+    if not any(guarded == root for guarded, _ in batch.fences):
+        raise StoreFailure(f"session {id!r} cannot change without the fence of its tree, {root!r}")
+
+
+def _last_turn(events: tuple[Event, ...]) -> int | None:
+    """The turn that is open after these events, 0 for none, or None if they neither start nor end one."""
+    for event in reversed(events):
+        data = event.data
+        if type(data) is TurnStart:
+            return data.turn
+        if type(data) is TurnEnd:
+            return 0
+    return None
+
+
+def _message_values(delivery: Delivery, key: int) -> tuple[str | int | bytes | None, ...]:
+    message, usage = delivery.message, delivery.usage
+    return (
+        *(message.id, key, delivery.target, delivery.wake, delivery.accepted_at, message.source.kind),
+        *(encode(message), None if usage is None else encode(usage)),
+    )
+
+
+def _is_equal(data: bytes, message: UserMessage) -> bool:
+    try:
+        return _message.decode(data) == message
+    except msgspec.MsgspecError:
+        return False

@@ -1,0 +1,124 @@
+"""Owns the one helper thread of a store: it moves the write-ahead log into the database and makes commits power-safe.
+
+It has a connection of its own and never changes a row. The thread starts with its first work and ends at `close`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TypeAlias
+
+import apsw
+
+from retinue.store.sqlite._sql import connect
+
+_SOFT_PAGES = 1_000
+"""4 MB of log: copy what is there, beside the writer."""
+_HARD_PAGES = 16_000
+"""64 MB of log: keep the writer out for a moment, so that the log begins anew."""
+
+Synced: TypeAlias = Callable[[Exception | None], None]
+_Work: TypeAlias = Synced | int | None
+"""A wait for the disk, the pages of the log to be moved, or the end."""
+
+
+class Flusher:
+    """Flushing and checkpointing for one database."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._work: SimpleQueue[_Work] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._checkpointing = False
+        self._knows_folder = False
+
+    def sync(self, done: Synced) -> None:
+        """`done` will be called once, in the helper thread, when the log so far is on disk."""
+        self._put(done)
+
+    def grown(self, pages: int) -> None:
+        """The log has so many pages now."""
+        if pages >= _SOFT_PAGES and not self._checkpointing:
+            self._checkpointing = True
+            self._put(pages)
+
+    def close(self) -> None:
+        """All work is done and the thread has ended. Blocks; idempotent."""
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _put(self, work: _Work) -> None:
+        self._work.put(work)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="retinue-flusher", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        connection: apsw.Connection | None = None
+        ended = False
+        while not ended:
+            work = [self._work.get()]
+            while not self._work.empty():
+                work.append(self._work.get())
+            ended = None in work
+            waiting = [item for item in work if callable(item)]
+            if waiting:
+                error = self._flush()
+                for done in waiting:
+                    done(error)
+            pages = max((item for item in work if isinstance(item, int)), default=0)
+            if pages:
+                connection = self._checkpoint(connection, pages)
+                self._checkpointing = False
+        if connection is not None:
+            connection.close()
+
+    def _flush(self) -> Exception | None:
+        try:
+            flush_log(self._path, folder=not self._knows_folder)
+        except OSError as error:
+            return error
+        self._knows_folder = True
+        return None
+
+    def _checkpoint(self, connection: apsw.Connection | None, pages: int) -> apsw.Connection | None:
+        # A failure here loses nothing: the log stays, and the next commit asks again.
+        with suppress(apsw.Error):
+            if connection is None:
+                connection = connect(self._path)
+                connection.set_busy_timeout(100)
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            if pages >= _HARD_PAGES:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
+        return connection
+
+
+def flush_log(path: str, *, folder: bool) -> None:
+    """The write-ahead log is on disk, and with `folder` also the fact that it exists.
+
+    Opening this file by hand is safe: SQLite locks the database and its shared memory, never the log.
+    """
+    try:
+        _flush_file(path + "-wal")
+    except FileNotFoundError:
+        return
+    if folder:
+        _flush_file(os.path.dirname(path) or ".")
+
+
+def _flush_file(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if hasattr(fcntl, "F_FULLFSYNC"):
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(fd) if os.path.isfile(path) else os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,134 @@
+"""Owns the file and its schema version: creates, recognises and migrates a database, and leaves a foreign one alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+
+import apsw
+
+from retinue.errors import SchemaTooNew, StoreFailure
+from retinue.store.sqlite._sql import connect, failure, run
+
+APPLICATION_ID = 0x52744E31
+"""What marks a database as ours; it never changes."""
+
+_MAGIC = b"SQLite format 3\x00"
+_APPLICATION_ID_AT = 68
+"""Source: https://sqlite.org/fileformat2.html#database_header."""
+
+MIGRATIONS: tuple[str, ...] = tuple(
+    part.read_text(encoding="utf-8")
+    for part in sorted(files("retinue.store.sqlite").joinpath("migrations").iterdir(), key=lambda part: part.name)
+    if part.name.endswith(".sql")
+)
+"""Entry n brings version n to version n + 1."""
+
+
+def open_database(path: str, *, read_only: bool, migrations: Sequence[str] = MIGRATIONS) -> apsw.Connection:
+    """A connection to our database of the newest schema; a missing file is created unless `read_only`.
+
+    Raises: SchemaTooNew; StoreFailure if the file is missing (read only), is not ours or cannot be used.
+    """
+    if not read_only:
+        _create_file(path)
+    elif not os.path.exists(path):
+        raise StoreFailure(f"there is no database at {path!r}; check the path, or run an agent there first")
+    connection = None
+    try:
+        is_empty = _recognise(path)
+        connection = connect(path, read_only=read_only)
+        if not read_only:
+            if is_empty:
+                # Before WAL, so that the mark is in the file itself from the first moment.
+                run(connection, f"PRAGMA application_id = {APPLICATION_ID}")
+            run(connection, "PRAGMA journal_mode = WAL")
+        _migrate(connection, path, read_only, migrations)
+        connection.set_busy_timeout(0)
+    except apsw.Error as error:
+        if connection is not None:
+            connection.close()
+        raise failure(error, path) from error
+    except StoreFailure:
+        if connection is not None:
+            connection.close()
+        raise
+    return connection
+
+
+def _create_file(path: str) -> None:
+    try:
+        make_folder(os.path.dirname(path) or ".")
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreFailure(f"the database {path!r} cannot be created: {error.strerror}; choose another path") from error
+
+
+def make_folder(path: str) -> None:
+    """The folder exists; what had to be created is for its owner alone."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    if parent:
+        make_folder(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+
+
+def _recognise(path: str) -> bool:
+    """True for an empty file. Raises: StoreFailure if the file is not one of ours.
+
+    The header is read through SQLite's own file layer: closing a file that was opened by hand would drop the locks that
+    another connection of this process holds on it.
+    """
+    file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    try:
+        size = file.xFileSize()
+        header = file.xRead(100, 0) if size >= 100 else b""
+    finally:
+        file.xClose()
+    if size == 0:
+        return True
+    mark = header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
+    if not header.startswith(_MAGIC) or mark != APPLICATION_ID.to_bytes(4, "big"):
+        raise StoreFailure(f"{path!r} is not a database of Retinue, so it is left alone; choose another path")
+    return False
+
+
+def _version(connection: apsw.Connection) -> int:
+    return int(str(run(connection, "PRAGMA user_version")[0][0]))
+
+
+def _migrate(connection: apsw.Connection, path: str, read_only: bool, migrations: Sequence[str]) -> None:
+    newest = len(migrations)
+    if _version(connection) == newest:
+        return
+    if not read_only:
+        run(connection, "BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # once more: another process may have been faster
+        if version > newest:
+            raise SchemaTooNew(
+                f"the database {path!r} has schema version {version}, and this Retinue knows versions up to {newest}; "
+                "use the version of Retinue that wrote it, or a newer one"
+            )
+        if read_only and version < newest:
+            raise StoreFailure(
+                f"the database {path!r} has schema version {version} and must be brought to {newest} first; "
+                "open it once for writing"
+            )
+        for number in range(version, newest):
+            run(connection, migrations[number])
+            run(connection, f"PRAGMA user_version = {number + 1}")
+    except BaseException:
+        if not read_only:
+            run(connection, "ROLLBACK")
+        raise
+    if not read_only:
+        run(connection, "COMMIT")

@@ -1,0 +1,254 @@
+"""The SQLite store: the contract of `session/store.py` on one database file.
+
+Batches are applied on the caller's loop in one short transaction; what waits for the disk happens in one helper thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import apsw
+
+from retinue.base.clock import Clock
+from retinue.base.ids import SessionId
+from retinue.errors import RetinueError, StoreFailure, StoreLocked
+from retinue.session.rows import Batch, StoredRow
+from retinue.session.store import Lease, Outcome, SessionSummary, StoreBusy, StoredSession
+from retinue.store.sqlite._apply import Applier
+from retinue.store.sqlite._flusher import Flusher, flush_log
+from retinue.store.sqlite._leases import Leases
+from retinue.store.sqlite._owners import Owner
+from retinue.store.sqlite._read import Reader
+from retinue.store.sqlite._schema import open_database
+from retinue.store.sqlite._sql import failure, run
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+_RETRY_FIRST_S, _RETRY_MAX_S = 0.002, 0.05
+_BUSY_LIMIT_S = 30.0
+"""How long a lease or a read waits for another process; the writer of batches has its own limit."""
+
+
+class SqliteStore:
+    """Sessions in one database file. Open it with `open`; used from one event loop."""
+
+    def __init__(self, connection: apsw.Connection, path: str, clock: Clock, owner: Owner | None) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._path = path
+        self._clock = clock
+        self._owner = owner
+        self._reader = Reader(connection)
+        self._leases = Leases(connection, owner, clock) if owner is not None else None
+        self._flusher = Flusher(path)
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: str | Path, clock: Clock, *, read_only: bool = False) -> SqliteStore:
+        """The store of the database at `path`; the caller closes it. May block for up to 5 s.
+
+        A missing file and missing folders are created, for the user alone. `read_only` looks at an existing database
+        beside its writers and takes no lock that they would feel. Raises: StoreFailure, SchemaTooNew.
+        """
+        name = os.path.abspath(path)
+        connection = open_database(name, read_only=read_only)
+        if read_only:
+            return cls(connection, name, clock, None)
+        try:
+            owner = Owner(name + ".owners", clock.now_ms())
+        except BaseException:
+            connection.close()
+            raise
+        owner.clean()
+        store = cls(connection, name, clock, owner)
+        connection.set_wal_hook(store._committed)
+        return store
+
+    def _committed(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._flusher.grown(pages)
+        return apsw.SQLITE_OK
+
+    # Writing.
+
+    def begin(self, batches: Sequence[Batch], done: Callable[[Sequence[Outcome]], None]) -> None:
+        """See the contract. The outcomes are there, and `done` was called, when this returns."""
+        self._check_writable()
+        done(self._write(batches))
+
+    def _write(self, batches: Sequence[Batch]) -> Sequence[Outcome]:
+        cursor = self._cursor
+        try:
+            run(cursor, "BEGIN IMMEDIATE")
+            outcomes = self._apply(batches)
+            run(cursor, "COMMIT")
+            return outcomes
+        except apsw.BusyError as error:
+            self._roll_back()
+            raise StoreBusy(self._holders()) from error
+        except apsw.Error as error:
+            self._roll_back()
+            return [failure(error, self._path)] * len(batches)
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _apply(self, batches: Sequence[Batch]) -> list[Outcome]:
+        """One outcome per batch. Raises: apsw.Error if the whole transaction is lost."""
+        cursor = self._cursor
+        applier = Applier(self._connection, cursor)
+        outcomes: list[Outcome] = []
+        for batch in batches:
+            run(cursor, "SAVEPOINT batch")
+            try:
+                outcomes.append(applier.apply(batch))
+            except (
+                RetinueError,
+                apsw.ConstraintError,
+                apsw.TooBigError,
+                TypeError,
+                ValueError,
+                OverflowError,
+            ) as error:
+                run(cursor, "ROLLBACK TO batch")
+                applier.forget()
+                outcomes.append(_refusal(error))
+            run(cursor, "RELEASE batch")
+        return outcomes
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with suppress(apsw.Error):
+                run(self._connection, "ROLLBACK")
+
+    def begin_sync(self, done: Callable[[Exception | None], None]) -> None:
+        """See the contract."""
+        self._check_writable()
+        loop = asyncio.get_running_loop()
+
+        def synced(error: Exception | None) -> None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(done, error)
+
+        self._flusher.sync(synced)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreFailure(f"the store of {self._path!r} is closed")
+
+    def _check_writable(self) -> Leases:
+        self._check_open()
+        if self._leases is None:
+            raise StoreFailure(f"the store of {self._path!r} is open for reading only")
+        return self._leases
+
+    def _holders(self) -> str | None:
+        others = self._owner.others() if self._owner is not None else []
+        return " or ".join(f"process {info.pid} on {info.host}" for info in others) or None
+
+    # Reading and leases: nothing to wait for, unless another process is in the way for a moment.
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        self._check_open()
+        delay_s, waited_s = _RETRY_FIRST_S, 0.0
+        while True:
+            try:
+                return work()
+            except apsw.BusyError as error:
+                if waited_s >= _BUSY_LIMIT_S:
+                    raise StoreLocked(
+                        f"the database {self._path!r} has been locked for {waited_s:.0f} s "
+                        f"by {self._holders() or 'another process'}; end or continue that process"
+                    ) from error
+            except apsw.Error as error:
+                raise failure(error, self._path) from error
+            await anyio.sleep(delay_s)
+            waited_s += delay_s
+            delay_s = min(delay_s * 2, _RETRY_MAX_S)
+            self._check_open()
+
+    async def read(self, session_id: SessionId) -> StoredSession:
+        """See the contract."""
+        return await self._run(lambda: self._reader.session(session_id))
+
+    async def read_rows(self, session_id: SessionId) -> list[StoredRow]:
+        """See the contract."""
+        return await self._run(lambda: self._reader.rows(session_id))
+
+    async def summary(self, session_id: SessionId) -> SessionSummary | None:
+        """See the contract."""
+        return await self._run(lambda: self._reader.summary(session_id))
+
+    async def resolve(self, prefix: str) -> SessionId:
+        """See the contract."""
+        return await self._run(lambda: self._reader.resolve(prefix))
+
+    async def roots(self) -> list[SessionSummary]:
+        """See the contract."""
+        return await self._run(lambda: self._reader.summaries("roots"))
+
+    async def children(self, parent: SessionId) -> list[SessionSummary]:
+        """See the contract."""
+        return await self._run(lambda: self._reader.summaries("children", parent))
+
+    async def owing(self, root: SessionId) -> list[SessionId]:
+        """See the contract."""
+        return await self._run(lambda: self._reader.owing(root))
+
+    async def acquire(self, root: SessionId) -> Lease:
+        """See the contract."""
+        leases = self._check_writable()
+        return await self._run(lambda: leases.acquire(root))
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Lease | None]:
+        """See the contract."""
+        own = self._check_writable()
+        return await self._run(lambda: own.renew(leases))
+
+    async def release(self, lease: Lease) -> None:
+        """See the contract."""
+        leases = self._check_writable()
+        await self._run(lambda: leases.release(lease))
+
+    async def aclose(self) -> None:
+        """Leases are free, everything is on disk, and without other users the home is the one database file."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._close)
+
+    def _close(self) -> None:
+        self._flusher.close()
+        connection = self._connection
+        try:
+            if self._leases is not None:
+                connection.set_wal_hook(None)
+                connection.set_busy_timeout(1000)
+                with suppress(apsw.Error):  # then they are found free: their owner is dead
+                    self._leases.release_all()
+                try:
+                    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                except apsw.Error:
+                    with suppress(OSError):
+                        flush_log(self._path, folder=True)
+        finally:
+            connection.close()
+            if self._owner is not None:
+                self._owner.close()
+
+
+def _refusal(error: Exception) -> Exception:
+    if isinstance(error, RetinueError):
+        return error
+    result = StoreFailure(f"the batch holds a value that cannot be stored: {type(error).__name__}: {error}")
+    result.__cause__ = error
+    return result
