@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+from collections.abc import Callable
 from urllib.parse import SplitResult
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
-__all__ = ["FAILURES", "Body", "describe", "hang_up", "new_session"]
+__all__ = ["FAILURES", "Body", "describe", "hang_up", "loop_clock", "new_session"]
 
 FAILURES: tuple[type[Exception], ...] = (aiohttp.ClientError, OSError, ValueError)
 """What aiohttp raises for a request or a read that fails; `TimeoutError` is an `OSError`."""
@@ -24,6 +26,11 @@ def new_session(connect_s: float) -> aiohttp.ClientSession:
         timeout=aiohttp.ClientTimeout(total=None, connect=connect_s),
         trust_env=False,
     )
+
+
+def loop_clock() -> Callable[[], float]:
+    """The running loop's own clock, which deadlines are points of."""
+    return asyncio.get_running_loop().time
 
 
 class Body(aiohttp.BytesPayload):
@@ -56,17 +63,23 @@ def hang_up(response: aiohttp.ClientResponse) -> None:
 
 def describe(error: Exception, url: SplitResult, connect_s: float) -> tuple[str, str]:
     """The (kind, message) of one of `FAILURES`: which host, what happened, what to do."""
-    host = url.netloc.rpartition("@")[2]
+    host = url.netloc
     detail = str(error) or type(error).__name__
     match error:
         case aiohttp.ConnectionTimeoutError():
             return "timeout", f"no connection to {host} within {connect_s:g} s; check base_url and the network"
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return "transport", f"the proxy for {host} cannot be used ({detail}); check the proxy variables and NO_PROXY"
+            return (
+                "transport",
+                f"the proxy for {host} cannot be used ({detail}); check the proxy variables and NO_PROXY",
+            )
         case aiohttp.ClientConnectorDNSError():
             return "transport", f"the name of {host} cannot be resolved ({detail}); check base_url and the network"
         case aiohttp.ClientSSLError():
-            return "transport", f"no secure connection to {host} ({detail}); check base_url, the certificate and the clock"
+            return (
+                "transport",
+                f"no secure connection to {host} ({detail}); check base_url, the certificate and the clock",
+            )
         case aiohttp.ClientConnectorError(errno=errno.ECONNREFUSED):
             return "transport", f"nothing listens at {host}; start the model server or check base_url"
         case aiohttp.ClientConnectorError():

@@ -9,6 +9,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from retinue.base.json import JSON, decode
 from retinue.errors import ModelError
@@ -50,13 +51,13 @@ def status_error(
     provider: str, status: int, headers: Mapping[str, str], body: bytes, secrets: tuple[str, ...] = ()
 ) -> ModelError:
     """The error for an answer with a status other than 2xx. `headers` looks names up in any case."""
-    text, code = _words(body)
+    text, codes = _words(body)
     if 300 <= status < 400:
-        target = headers.get("Location", "another address")
+        target = urlsplit(headers.get("Location", "")).netloc or "another path of the same host"
         text = f"it redirects to {target}, which is not followed; set base_url to the final address"
     message = f"{provider} answered HTTP {status}: {text or 'no explanation'}{_advice(status)}"
     return ModelError(
-        _kind(status, f"{code} {text}"),
+        _kind(status, " ".join((text, *codes))),
         bounded(scrubbed(message, secrets)),
         status=status,
         retry_after_s=retry_after_s(headers),
@@ -65,12 +66,10 @@ def status_error(
 
 def payload_error(provider: str, payload: JSON, secrets: tuple[str, ...] = ()) -> ModelError:
     """The error for an error object that arrived inside a successful answer, such as in the middle of a stream."""
-    text, code = _read(payload)
-    status = _CODES.get(code.lower())
-    if code.isdigit() and 400 <= int(code) < 600:
-        status = int(code)
-    message = f"{provider} broke off with an error: {text or code or 'no explanation'}"
-    kind = _kind(500 if status is None else status, f"{code} {text}")
+    text, codes = _read(payload)
+    status = next((s for code in codes if (s := _status(code))), None)
+    kind = _kind(status or 500, " ".join((text, *codes)))
+    message = f"{provider} broke off with an error: {text or ' '.join(codes) or 'no explanation'}"
     return ModelError(kind, bounded(scrubbed(message, secrets)), status=status)
 
 
@@ -94,9 +93,9 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
-    """`text` without any of the secrets."""
+    """`text` without any of the secrets. Words like `EMPTY`, which local servers take for a key, are none."""
     for secret in secrets:
-        if secret:
+        if len(secret) >= 8:
             text = text.replace(secret, "[secret]")
     return text
 
@@ -136,22 +135,28 @@ def _advice(status: int) -> str:
             return ""
 
 
-def _words(body: bytes) -> tuple[str, str]:
+def _status(code: str) -> int | None:
+    if code.isdigit():
+        return int(code) if 400 <= int(code) < 600 else None
+    return _CODES.get(code.lower())
+
+
+def _words(body: bytes) -> tuple[str, tuple[str, ...]]:
     try:
         return _read(decode(body))
     except (ValueError, RecursionError):
-        return " ".join(body[: 4 * _MAX_BYTES].decode(errors="replace").split()), ""
+        return " ".join(body[: 4 * _MAX_BYTES].decode(errors="replace").split()), ()
 
 
-def _read(value: JSON) -> tuple[str, str]:
-    """The (message, code) of an error object, whichever of the usual shapes it has."""
+def _read(value: JSON) -> tuple[str, tuple[str, ...]]:
+    """The message and the codes of an error object, whichever of the usual shapes it has."""
     match value:
         case [first, *_]:
             return _read(first)
         case {"error": dict() | list() as inner}:
             return _read(inner)
         case {"error": str(text)}:
-            return text, ""
+            return text, ()
         case dict():
             text = next((t for k in ("message", "msg", "detail") if isinstance(t := value.get(k), str) and t), "")
             match value:
@@ -161,13 +166,12 @@ def _read(value: JSON) -> tuple[str, str]:
                     text = _read(detail)[0]
                 case _:
                     pass
-            codes = [value.get(key) for key in ("code", "type", "status")]
-            known = [str(c) for c in codes if c is not None and c != "" and not isinstance(c, (dict, list))]
-            return text, next((c for c in known if c.isdigit() or c.lower() in _CODES), known[0] if known else "")
+            codes = (value.get(key) for key in ("code", "type", "status"))
+            return text, tuple(str(code) for code in codes if isinstance(code, (str, int)) and code)
         case str():
-            return value, ""
+            return value, ()
         case _:
-            return "", ""
+            return "", ()
 
 
 def _number(text: str | None) -> float | None:

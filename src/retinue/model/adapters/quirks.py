@@ -25,6 +25,10 @@ class Quirks:
     carries it even when it is empty. Source: DeepSeek API guide "Thinking Mode", tool calls.
     """
     call_signatures: bool = False
-    """Tool calls carry Gemini's thought signature, which must come back. Source: Gemini API guide, thought signatures."""
+    """Tool calls carry Gemini's thought signature, which must come back.
+
+    It travels as the signature of a reasoning block and belongs to the first call of its message. Source: Gemini API
+    guide "Thought signatures", OpenAI compatibility.
+    """
     images: bool = True
     """False replaces images by a note: a server that knows only text would refuse every later request as well."""

@@ -14,10 +14,11 @@ _BOM = b"\xef\xbb\xbf"
 class EventSplitter:
     """Turns the chunks of one response into the data of its events."""
 
-    __slots__ = ("_after_cr", "_pending", "_started")
+    __slots__ = ("_after_cr", "_data", "_pending", "_started")
 
     def __init__(self) -> None:
         self._pending: list[bytes] = []
+        self._data: bytes | None = None
         self._after_cr = False
         self._started = False
 
@@ -30,7 +31,7 @@ class EventSplitter:
         if b"\r" in chunk:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        # A long event that arrives in many pieces is joined once, when one of them holds the end of a line.
+        # A long line that arrives in many pieces is joined once, when its end is here.
         pending = self._pending
         if b"\n" not in chunk:
             if chunk:
@@ -43,32 +44,27 @@ class EventSplitter:
         if not self._started:
             self._started = True
             chunk = chunk.removeprefix(_BOM)
-        blocks = chunk.split(b"\n\n")
-        rest = blocks.pop()
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
         if rest:
             pending.append(rest)
-        return _data_of(blocks)
+        return self._events(lines)
 
     def close(self) -> list[bytes]:
         """The data of a last event whose closing blank line never came; none if the stream ended in order."""
-        rest = b"".join(self._pending)
-        self._pending.clear()
-        if not self._started:
-            rest = rest.removeprefix(_BOM)
-        return _data_of(rest.split(b"\n\n"))
+        return self.feed(b"\n\n")
 
-
-def _data_of(blocks: list[bytes]) -> list[bytes]:
-    events: list[bytes] = []
-    for block in blocks:
-        if block.startswith(b"data: ") and b"\n" not in block:
-            events.append(block[6:])
-        elif block:
-            lines = [_value(line) for line in block.split(b"\n") if line.startswith(b"data:") or line == b"data"]
-            if lines:
-                events.append(b"\n".join(lines))
-    return events
-
-
-def _value(line: bytes) -> bytes:
-    return line[5:].removeprefix(b" ")
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        events: list[bytes] = []
+        data = self._data
+        for line in lines:
+            if not line:
+                if data is not None:
+                    events.append(data)
+                    data = None
+            elif line.startswith(b"data:") or line == b"data":
+                # Without a value this is an empty line of data.
+                value = line[6:] if line[5:6] == b" " else line[5:]
+                data = value if data is None else data + b"\n" + value
+        self._data = data
+        return events

@@ -7,6 +7,7 @@ second; `preload` does it earlier.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Reply", "Timeouts", "Transport", "is_loopback", "preload"]
 
 _MAX_REPLY_BYTES = 256 * 2**20
-_SLICE_BYTES = 256 * 2**10
 
 
 def preload() -> None:
-    """aiohttp is imported. May run in a helper thread while a program starts: a third of its time is not Python."""
+    """aiohttp is imported. May run in a helper thread while a program starts: a fifth of it is reading certificates."""
     from retinue.model.adapters import _aiohttp
 
     _ = _aiohttp
@@ -49,7 +49,18 @@ class Timeouts:
 class Reply:
     """An answer whose head has arrived. Valid inside the `with` block that produced it."""
 
-    __slots__ = ("_content", "_failure", "_idle_s", "_left", "_now", "_rearm_at", "_scope", "_wrapped", "headers", "status")
+    __slots__ = (
+        "_content",
+        "_failure",
+        "_idle_s",
+        "_left",
+        "_now",
+        "_rearm_at",
+        "_scope",
+        "_wrapped",
+        "headers",
+        "status",
+    )
 
     def __init__(
         self,
@@ -125,11 +136,15 @@ class Transport:
     def __init__(
         self, *, timeouts: Timeouts | None = None, trust_env: bool = False, secrets: tuple[str, ...] = ()
     ) -> None:
-        """`secrets` never appear in error messages. `trust_env` uses the proxy variables for hosts that are not local."""
+        """`secrets` never appear in error messages.
+
+        `trust_env` uses the proxy variables, but never for this machine: a local server must not be sought elsewhere.
+        """
         self._timeouts = timeouts or Timeouts()
         self._trust_env = trust_env
         self._secrets = secrets
         self._session: aiohttp.ClientSession | None = None
+        self._now: Callable[[], float] = time.monotonic
         self._proxies: dict[str, str | None] = {}
         self._closed = False
 
@@ -146,13 +161,15 @@ class Transport:
         session = self._session
         if session is None:
             session = self._session = http.new_session(self._timeouts.connect_s)
+            self._now = http.loop_clock()
         proxy = self._proxy(url) if self._trust_env else None
         timeouts = self._timeouts
-        now = session.loop.time
+        now = self._now
         response: aiohttp.ClientResponse | None = None
 
         def failure(error: Exception) -> ModelError:
-            return self._failed(http.describe(error, urlsplit(url), timeouts.connect_s), error)
+            kind, text = http.describe(error, urlsplit(url), timeouts.connect_s)
+            return ModelError(kind, bounded(scrubbed(text, self._secrets)))
 
         with anyio.CancelScope(deadline=now() + timeouts.first_byte_s) as scope:
             try:
@@ -166,14 +183,10 @@ class Transport:
             finally:
                 http.hang_up(response)
         if scope.cancelled_caught:
-            host = urlsplit(url).netloc
+            host = urlsplit(url).netloc  # without credentials: clients refuse addresses that hold any
             if response is None:
                 raise ModelError("timeout", f"{host} did not answer within {timeouts.first_byte_s:g} s")
             raise ModelError("timeout", f"{host} fell silent for {timeouts.idle_s:g} s in the middle of its answer")
-
-    def _failed(self, described: tuple[str, str], error: Exception) -> ModelError:
-        kind, text = described
-        return ModelError(kind, bounded(scrubbed(text, self._secrets)))
 
     def _proxy(self, url: str) -> str | None:
         parts = urlsplit(url)
@@ -207,5 +220,3 @@ def _env_proxy(scheme: str, netloc: str, host: str) -> str | None:
         return None
     proxies = getproxies()
     return proxies.get(scheme) or proxies.get("all")
-
-
