@@ -14,7 +14,7 @@ import msgspec
 
 from retinue.base.ids import SessionId
 from retinue.base.json import encode
-from retinue.errors import AlreadyExists, ClaimConflict, IdConflict, LeaseLost, StoreFailure
+from retinue.errors import AlreadyExists, ClaimConflict, IdConflict, LeaseLost, RetinueError, StoreFailure
 from retinue.model.content import UserMessage
 from retinue.session.events import Event, Opaque, RequestHeaderChange, TurnEnd, TurnStart, encode_payload, type_of
 from retinue.session.rows import (
@@ -37,11 +37,14 @@ from retinue.store.sqlite._sql import SQL, Row, run, run_many
 _SHARED_FROM = 1024
 """Bytes from which a request header is stored once for all sessions that carry it."""
 
+REFUSALS = (RetinueError, apsw.ConstraintError, apsw.TooBigError, TypeError, ValueError, OverflowError)
+"""What refuses one batch; any other failure of the database is the whole transaction's."""
+
 _message = msgspec.json.Decoder(UserMessage)
 
 
 class Applier:
-    """Applies the batches of one transaction. What it has looked up is true until that ends or a batch is undone."""
+    """Applies batches. What it has looked up is true until the transaction ends or something is undone in it."""
 
     __slots__ = ("_connection", "_cursor", "_fences", "_sessions")
 
@@ -50,10 +53,6 @@ class Applier:
         self._cursor = cursor
         self._sessions: dict[SessionId, tuple[int, str] | None] = {}
         self._fences: dict[str, int] = {}
-
-    def forget(self) -> None:
-        """A batch is undone."""
-        self._sessions.clear()
 
     def apply(self, batch: Batch) -> Committed:
         """The batch is written.
@@ -220,6 +219,15 @@ class Applier:
         if self._one("put_message", *_message_values(delivery, found[0]), order, cast("int", parked[0])) is None:
             raise IdConflict(f"message id {delivery.id!r} was used before; a replacement needs an id of its own")
         result.orders[delivery.id] = order
+
+
+def refusal(error: Exception) -> Exception:
+    """The outcome of a batch that raised one of `REFUSALS`."""
+    if isinstance(error, RetinueError):
+        return error
+    result = StoreFailure(f"the batch holds a value that cannot be stored: {type(error).__name__}: {error}")
+    result.__cause__ = error
+    return result
 
 
 def _check_guard(id: SessionId, root: str, batch: Batch) -> None:

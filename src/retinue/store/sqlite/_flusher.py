@@ -11,20 +11,19 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import apsw
 
 from retinue.store.sqlite._sql import connect
 
-_SOFT_PAGES = 1_000
-"""4 MB of log: copy what is there, beside the writer."""
-_HARD_PAGES = 16_000
-"""64 MB of log: keep the writer out for a moment, so that the log begins anew."""
+_GROWTH_PAGES = 1_000
+"""With each 4 MB of log: copy what is there into the database, beside the writer."""
+_LONG_PAGES = 4_000
+"""16 MB of log: then also keep the writer out for a moment, since a log that is added to never begins anew."""
 
 Synced: TypeAlias = Callable[[Exception | None], None]
-_Work: TypeAlias = Synced | int | None
-"""A wait for the disk, the pages of the log to be moved, or the end."""
+_Work: TypeAlias = Synced | Literal["checkpoint", "end"]
 
 
 class Flusher:
@@ -34,7 +33,7 @@ class Flusher:
         self._path = path
         self._work: SimpleQueue[_Work] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._checkpointing = False
+        self._asked_at = 0
         self._knows_folder = False
 
     def sync(self, done: Synced) -> None:
@@ -43,14 +42,15 @@ class Flusher:
 
     def grown(self, pages: int) -> None:
         """The log has so many pages now."""
-        if pages >= _SOFT_PAGES and not self._checkpointing:
-            self._checkpointing = True
-            self._put(pages)
+        self._asked_at = min(self._asked_at, pages)  # fewer pages than then: the log has begun anew
+        if pages - self._asked_at >= _GROWTH_PAGES:
+            self._asked_at = pages
+            self._put("checkpoint")
 
     def close(self) -> None:
         """All work is done and the thread has ended. Blocks; idempotent."""
         if self._thread is not None:
-            self._work.put(None)
+            self._work.put("end")
             self._thread.join()
             self._thread = None
 
@@ -67,16 +67,14 @@ class Flusher:
             work = [self._work.get()]
             while not self._work.empty():
                 work.append(self._work.get())
-            ended = None in work
+            ended = "end" in work
             waiting = [item for item in work if callable(item)]
             if waiting:
                 error = self._flush()
                 for done in waiting:
                     done(error)
-            pages = max((item for item in work if isinstance(item, int)), default=0)
-            if pages:
-                connection = self._checkpoint(connection, pages)
-                self._checkpointing = False
+            if "checkpoint" in work:
+                connection = self._checkpoint(connection)
         if connection is not None:
             connection.close()
 
@@ -88,14 +86,14 @@ class Flusher:
         self._knows_folder = True
         return None
 
-    def _checkpoint(self, connection: apsw.Connection | None, pages: int) -> apsw.Connection | None:
-        # A failure here loses nothing: the log stays, and the next commit asks again.
+    def _checkpoint(self, connection: apsw.Connection | None) -> apsw.Connection | None:
+        # A failure here loses nothing: the log stays, and is asked about again when it has grown.
         with suppress(apsw.Error):
             if connection is None:
                 connection = connect(self._path)
                 connection.set_busy_timeout(100)
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            if pages >= _HARD_PAGES:
+            pages, _ = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            if pages >= _LONG_PAGES:
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         return connection
 

@@ -18,10 +18,10 @@ import apsw
 
 from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
-from retinue.errors import RetinueError, StoreFailure, StoreLocked
+from retinue.errors import StoreFailure, StoreLocked
 from retinue.session.rows import Batch, StoredRow
 from retinue.session.store import Lease, Outcome, SessionSummary, StoreBusy, StoredSession
-from retinue.store.sqlite._apply import Applier
+from retinue.store.sqlite._apply import REFUSALS, Applier, refusal
 from retinue.store.sqlite._flusher import Flusher, flush_log
 from retinue.store.sqlite._leases import Leases
 from retinue.store.sqlite._owners import Owner
@@ -85,12 +85,12 @@ class SqliteStore:
         done(self._write(batches))
 
     def _write(self, batches: Sequence[Batch]) -> Sequence[Outcome]:
-        cursor = self._cursor
         try:
-            run(cursor, "BEGIN IMMEDIATE")
-            outcomes = self._apply(batches)
-            run(cursor, "COMMIT")
-            return outcomes
+            try:
+                return self._write_all(batches)
+            except REFUSALS as error:
+                self._roll_back()
+                return [refusal(error)] if len(batches) == 1 else self._write_each(batches)
         except apsw.BusyError as error:
             self._roll_back()
             raise StoreBusy(self._holders()) from error
@@ -101,27 +101,30 @@ class SqliteStore:
             self._roll_back()
             raise
 
-    def _apply(self, batches: Sequence[Batch]) -> list[Outcome]:
-        """One outcome per batch. Raises: apsw.Error if the whole transaction is lost."""
-        cursor = self._cursor
-        applier = Applier(self._connection, cursor)
+    def _write_all(self, batches: Sequence[Batch]) -> list[Outcome]:
+        """Every batch is committed. Raises: the first refusal, with the transaction open."""
+        run(self._cursor, "BEGIN IMMEDIATE")
+        applier = Applier(self._connection, self._cursor)
+        outcomes: list[Outcome] = [applier.apply(batch) for batch in batches]
+        run(self._cursor, "COMMIT")
+        return outcomes
+
+    def _write_each(self, batches: Sequence[Batch]) -> list[Outcome]:
+        """Each batch is committed or refused.
+
+        Savepoints cost as much as the batches themselves, so they are for the rare group in which one is refused.
+        """
+        run(self._cursor, "BEGIN IMMEDIATE")
         outcomes: list[Outcome] = []
         for batch in batches:
-            run(cursor, "SAVEPOINT batch")
+            run(self._cursor, "SAVEPOINT batch")
             try:
-                outcomes.append(applier.apply(batch))
-            except (
-                RetinueError,
-                apsw.ConstraintError,
-                apsw.TooBigError,
-                TypeError,
-                ValueError,
-                OverflowError,
-            ) as error:
-                run(cursor, "ROLLBACK TO batch")
-                applier.forget()
-                outcomes.append(_refusal(error))
-            run(cursor, "RELEASE batch")
+                outcomes.append(Applier(self._connection, self._cursor).apply(batch))
+            except REFUSALS as error:
+                run(self._cursor, "ROLLBACK TO batch")
+                outcomes.append(refusal(error))
+            run(self._cursor, "RELEASE batch")
+        run(self._cursor, "COMMIT")
         return outcomes
 
     def _roll_back(self) -> None:
@@ -244,11 +247,3 @@ class SqliteStore:
             connection.close()
             if self._owner is not None:
                 self._owner.close()
-
-
-def _refusal(error: Exception) -> Exception:
-    if isinstance(error, RetinueError):
-        return error
-    result = StoreFailure(f"the batch holds a value that cannot be stored: {type(error).__name__}: {error}")
-    result.__cause__ = error
-    return result
