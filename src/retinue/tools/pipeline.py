@@ -14,7 +14,7 @@ import anyio
 
 from retinue.base.chain import Chain
 from retinue.base.json import JSONObject
-from retinue.errors import ToolFailure, error_record
+from retinue.errors import RetinueError, error_record
 from retinue.tools.arguments import parse_arguments
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
@@ -84,8 +84,8 @@ async def _run_body(request: ToolRequest) -> ToolResult:
 
 def _failure(name: str, error: Exception) -> ToolResult:
     code, message = error_record(error)
-    if not isinstance(error, ToolFailure):
-        message = f"{name} failed ({code}): {message}"
+    if not isinstance(error, RetinueError):
+        message = f"{name} failed: {message}"
     return ToolResult.error(code, message)
 
 

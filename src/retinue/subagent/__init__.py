@@ -1,0 +1,1 @@
+"""Delegation: providers of children, one-shot runs, and the tools through which a model delegates."""

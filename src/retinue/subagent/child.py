@@ -1,0 +1,102 @@
+"""What every in-process child is made from: depth, header, options, persona, tool restriction, descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retinue.agent.agent import Agent
+from retinue.agent.registry import Creation, Setup
+from retinue.base.ids import MessageId, SessionId, derived_id, new_session_id
+from retinue.errors import DepthExceeded
+from retinue.model.content import UserMessage
+from retinue.prompt.sections import Section
+from retinue.session.events import Descriptor, Event, SessionHeader
+from retinue.session.rows import Delivery
+from retinue.session.transaction import Transaction
+from retinue.subagent.provider import RunRequest
+
+__all__ = ["PERSONA_ORDER", "PERSONA_SECTION", "child_depth", "child_id", "composition", "one_shot_creation"]
+
+PERSONA_SECTION = "deployment:persona"
+PERSONA_ORDER = 0.0
+
+
+def child_depth(request: RunRequest) -> int:
+    """The depth the child will have. Raises: DepthExceeded with the attempted and the greatest depth."""
+    depth = request.parent.depth + 1
+    if request.max_depth is not None and depth > request.max_depth:
+        raise DepthExceeded(
+            f"a child here would have depth {depth}, and the maximum is {request.max_depth}; do the work yourself"
+        )
+    return depth
+
+
+def child_id(request: RunRequest) -> SessionId:
+    """The id that the asking call gives its child for ever; a fresh one without a call."""
+    if request.key is None:
+        return new_session_id()
+    return SessionId(derived_id("agent", *request.key.parts))
+
+
+def composition(descriptor: Descriptor) -> Setup:
+    """What a child has of its own: its persona in the persona slot, and its tool restriction."""
+
+    async def setup(agent: Agent) -> None:
+        if descriptor.persona is not None:
+            agent.prompt.add(Section(name=PERSONA_SECTION, order=PERSONA_ORDER, text=descriptor.persona))
+        chosen = descriptor.tool_filter
+        if chosen is not None:
+            agent.tools.restrict(allow=chosen.allow, deny=chosen.deny)
+
+    return setup
+
+
+def one_shot_creation(request: RunRequest, provider: str, seed: Sequence[Event] = ()) -> Creation:
+    """The creation of a one-shot child whose first batch holds its descriptor and its prompt.
+
+    Raises: DepthExceeded.
+    """
+    parent = request.parent
+    clock = parent.environment.sessions.clock
+    id = child_id(request)
+    options = request.options.over(parent.options)
+    made = Descriptor(
+        mode="one-shot",
+        provider=provider,
+        label=request.label or None,
+        agent_provider=options.provider,
+        agent_model=options.model,
+        persona=request.persona,
+        tool_filter=request.tool_filter,
+        max_tokens=options.max_tokens,
+    )
+
+    def commit(tx: Transaction, agent: Agent) -> None:
+        tx.append(agent.session, made)
+        tx.insert(
+            Delivery(
+                session_id=id,
+                message=UserMessage(MessageId(derived_id("prompt", id)), request.prompt),
+                target="next-turn",
+                wake=True,
+                accepted_at=clock.now_ms(),
+            )
+        )
+
+    return Creation(
+        header=SessionHeader(
+            id=id,
+            created_at=clock.now_ms(),
+            cwd=str(parent.cwd),
+            parent_session=parent.id,
+            seed_length=len(seed) or None,
+            origin="subagent",
+            delegation_depth=child_depth(request),
+        ),
+        options=options,
+        label=request.label,
+        root=parent.session.root,
+        seed=seed,
+        setup=composition(made),
+        commit=commit,
+    )

@@ -1,0 +1,115 @@
+"""One-shot runs in this process: a child with one prompt and one result, then gone.
+
+A run that a crash cut off is found again by the call that asked: its child goes on where its log stops, and a child
+that had ended is not run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+
+from retinue.agent.agent import Agent
+from retinue.agent.phase import Cause
+from retinue.agent.registry import Agents
+from retinue.base.ids import SessionId
+from retinue.session.events import Event
+from retinue.session.folds import descriptor
+from retinue.subagent.child import child_id, composition, one_shot_creation
+from retinue.subagent.outcome import Outcome, outcome
+from retinue.subagent.provider import Run, RunRequest
+
+__all__ = ["EndedRun", "LocalRun", "start_one_shot"]
+
+STOP_WAIT_S = 30.0
+"""How long an aborted child may take to stop before its parent goes on; tools bound their own cleanup below this."""
+
+
+class LocalRun:
+    """A live child in this process."""
+
+    def __init__(self, agents: Agents, agent: Agent) -> None:
+        self._agents = agents
+        self._agent = agent
+        self._first = agent.session.header.seed_length or 0
+
+    @property
+    def id(self) -> SessionId:
+        """The child's session id."""
+        return self._agent.id
+
+    @property
+    def agent(self) -> Agent | None:
+        """The live child."""
+        return self._agent
+
+    async def result(self) -> Outcome:
+        """See `Run.result`. Raises: the failure that stopped the child's driver."""
+        try:
+            await self._agent.wait_idle()
+        except anyio.get_cancelled_exc_class():
+            self._agent.cancel(Cause("parent"), keep_mailbox=True)
+            with anyio.move_on_after(STOP_WAIT_S, shield=True):
+                await self._agent.wait_idle()
+            raise
+        if self._agent.failure is not None:
+            raise self._agent.failure
+        return outcome(self._agent.session.events, first=self._first)
+
+    async def dispose(self) -> None:
+        """See `Run.dispose`."""
+        await self._agents.dispose(self._agent)
+
+
+class EndedRun:
+    """A run whose child had ended before this process looked."""
+
+    def __init__(self, id: SessionId, events: Sequence[Event], first: int) -> None:
+        self._id = id
+        self._events = events
+        self._first = first
+
+    @property
+    def id(self) -> SessionId:
+        """The child's session id."""
+        return self._id
+
+    @property
+    def agent(self) -> Agent | None:
+        """None: nothing runs."""
+        return None
+
+    async def result(self) -> Outcome:
+        """What its log says."""
+        return outcome(self._events, first=self._first)
+
+    async def dispose(self) -> None:
+        """Nothing to do."""
+
+
+async def start_one_shot(agents: Agents, request: RunRequest, provider: str, *, seed: Sequence[Event] = ()) -> Run:
+    """The child is accepted, or found again if the same call started it before.
+
+    Raises: DepthExceeded before anything exists; what building the child raises, with nothing left behind.
+    """
+    creation = one_shot_creation(request, provider, seed)
+    if request.key is not None:
+        found = await _find(agents, request)
+        if found is not None:
+            return found
+    return LocalRun(agents, await agents.create(creation))
+
+
+async def _find(agents: Agents, request: RunRequest) -> Run | None:
+    """The run of an earlier process for the same call."""
+    store = request.parent.environment.sessions.store
+    id = child_id(request)
+    summary = await store.summary(id)
+    if summary is None:
+        return None
+    stored = await store.read(id)
+    if summary.open_turn is None and not summary.pending:
+        return EndedRun(id, stored.events, stored.header.seed_length or 0)
+    made = descriptor(stored.header, stored.events)
+    return LocalRun(agents, await agents.resume(id, setup=composition(made) if made is not None else None))

@@ -1,0 +1,181 @@
+"""The provider protocol: a transport that runs children. Which one a tool uses is configuration, never the model's."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from retinue.agent.agent import Agent
+from retinue.agent.environment import AgentOptions
+from retinue.base.bus import Bus
+from retinue.base.ids import SessionId
+from retinue.base.scope import Layer
+from retinue.errors import BadInput, DuplicateProvider, NoProvider, UnsupportedCapability
+from retinue.host.host import Seam
+from retinue.model.content import InputBlock
+from retinue.session.events import ToolFilter
+from retinue.subagent.outcome import Outcome
+from retinue.tools.tool import CallKey
+
+__all__ = [
+    "PROVIDERS",
+    "Capabilities",
+    "Provider",
+    "ProviderAdded",
+    "ProviderRemoved",
+    "Providers",
+    "Run",
+    "RunRequest",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a provider can honour. A request for anything else is refused, never ignored."""
+
+    depth_limit: bool = False
+    tool_filter: bool = False
+    persona: bool = False
+    inherits_context: bool = False
+    """Its children see the parent's conversation; only wording depends on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One delegation with one result."""
+
+    parent: Agent
+    prompt: tuple[InputBlock, ...]
+    label: str = ""
+    """Short, for people."""
+    key: CallKey | None = None
+    """The call that asks; the child's id derives from it, so the same call again finds the same child."""
+    options: AgentOptions = field(default_factory=AgentOptions)
+    """What differs from the parent's."""
+    max_depth: int | None = None
+    """Refuse a child deeper than this; None = no cap of ours."""
+    tool_filter: ToolFilter | None = None
+    persona: str | None = None
+
+
+class Run(Protocol):
+    """A child that was accepted. Whoever got it disposes it, always."""
+
+    @property
+    def id(self) -> SessionId:
+        """The child's session id, or the provider's own for a child elsewhere."""
+        ...
+
+    @property
+    def agent(self) -> Agent | None:
+        """The live child, if it runs in this process."""
+        ...
+
+    async def result(self) -> Outcome:
+        """How it ended. A failure of the child is an outcome; only a failing runtime raises.
+
+        Cancelling aborts the child's turn (cause `parent`), waits for it to stop, and raises the cancellation.
+        """
+        ...
+
+    async def dispose(self) -> None:
+        """Nothing of the run is left in this process. Idempotent, shielded. Raises: what closing its scope raises."""
+        ...
+
+
+class Provider(Protocol):
+    """Runs children of one kind."""
+
+    @property
+    def name(self) -> str:
+        """Unique in a host."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can honour."""
+        ...
+
+    async def start(self, request: RunRequest) -> Run:
+        """The child is accepted: its prompt is durable. Failing or cancelled before that leaves nothing behind.
+
+        Raises: DepthExceeded, and what building the child raises.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderAdded:
+    """A provider can be used. A listener that raises undoes the registration."""
+
+    provider: Provider
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRemoved:
+    """A provider takes no new starts; what it started goes on."""
+
+    provider: Provider
+
+
+class Providers:
+    """The providers of a host, by name."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._layer: Layer[Provider] = Layer("provider")
+
+    @contextmanager
+    def add(self, provider: Provider) -> Generator[None]:
+        """The provider is registered while the context is open. Raises: DuplicateProvider."""
+        if self._layer.get(provider.name) is not None:
+            raise DuplicateProvider(f"a provider {provider.name!r} is registered already; use another name")
+        undo = self._layer.add(provider.name, provider)
+        try:
+            self._bus.publish_or_veto(ProviderAdded(provider))
+        except BaseException:
+            undo()
+            raise
+        try:
+            yield
+        finally:
+            undo()
+            self._bus.publish(ProviderRemoved(provider))
+
+    def get(self, name: str) -> Provider | None:
+        """The provider of that name."""
+        return self._layer.get(name)
+
+    async def start(self, name: str, request: RunRequest) -> Run:
+        """The named provider accepted the child.
+
+        Raises: NoProvider, UnsupportedCapability, BadInput, all before the provider is asked; then what it raises.
+        """
+        provider = self._layer.get(name)
+        if provider is None:
+            known = ", ".join(self._layer.view) or "none"
+            raise NoProvider(f"no provider of children is called {name!r}; registered: {known}")
+        check_capabilities(provider, request)
+        return await provider.start(request)
+
+
+def check_capabilities(provider: Provider, request: RunRequest) -> None:
+    """Return if the provider can honour the request. Raises: UnsupportedCapability, BadInput."""
+    wanted = {
+        "depth_limit": request.max_depth is not None,
+        "tool_filter": request.tool_filter is not None,
+        "persona": request.persona is not None,
+    }
+    for capability, is_wanted in wanted.items():
+        if is_wanted and not getattr(provider.capabilities, capability):
+            raise UnsupportedCapability(
+                f"provider {provider.name!r} does not support {capability}; remove that option or use another provider"
+            )
+    if request.max_depth is not None and request.max_depth < 0:
+        raise BadInput(f"max_depth must be 0 or more, not {request.max_depth}")
+
+
+PROVIDERS: Seam[Providers] = Seam("subagent.providers")
+"""Where the providers of a host are found."""

@@ -1,0 +1,1 @@
+"""The providers of children that ship with Retinue, one file each."""

@@ -1,0 +1,23 @@
+"""The `spawn` provider: a fresh child in this process, which sees nothing but its prompt."""
+
+from __future__ import annotations
+
+from retinue.agent.registry import Agents
+from retinue.subagent.one_shot import start_one_shot
+from retinue.subagent.provider import Capabilities, Run, RunRequest
+
+__all__ = ["SpawnProvider"]
+
+
+class SpawnProvider:
+    """Children without a past."""
+
+    name = "spawn"
+    capabilities = Capabilities(depth_limit=True, tool_filter=True, persona=True)
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def start(self, request: RunRequest) -> Run:
+        """See `Provider.start`."""
+        return await start_one_shot(self._agents, request, self.name)
