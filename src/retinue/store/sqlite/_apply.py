@@ -14,9 +14,9 @@ import msgspec
 
 from retinue.base.ids import SessionId
 from retinue.base.json import encode
-from retinue.errors import AlreadyExists, ClaimConflict, IdConflict, LeaseLost, RetinueError, StoreFailure
+from retinue.errors import RetinueError
 from retinue.model.content import UserMessage
-from retinue.session.events import Event, Opaque, RequestHeaderChange, TurnEnd, TurnStart, encode_payload, type_of
+from retinue.session.events import Event, Opaque, RequestHeaderChange, encode_payload, type_of
 from retinue.session.rows import (
     Append,
     Batch,
@@ -32,12 +32,26 @@ from retinue.session.rows import (
     Unpark,
     Withdraw,
 )
+from retinue.store._rules import (
+    VALUE_ERRORS,
+    check_fence,
+    check_guard,
+    check_seqs,
+    claim_conflict,
+    id_conflict,
+    last_turn,
+    log_gap,
+    nothing_to_replace,
+    replacement_used,
+    session_exists,
+    session_unknown,
+)
 from retinue.store.sqlite._sql import SQL, Row, run, run_many
 
 _SHARED_FROM = 1024
 """Bytes from which a request header is stored once for all sessions that carry it."""
 
-REFUSALS = (RetinueError, apsw.ConstraintError, apsw.TooBigError, TypeError, ValueError, OverflowError)
+REFUSALS = (RetinueError, apsw.ConstraintError, apsw.TooBigError, *VALUE_ERRORS)
 """What refuses one batch; any other failure of the database is the whole transaction's."""
 
 _message = msgspec.json.Decoder(UserMessage)
@@ -101,11 +115,7 @@ class Applier:
         if stored is None:
             row = self._one("fence", root)
             stored = self._fences[root] = 0 if row is None else cast("int", row[0])
-        if stored != fence:
-            raise LeaseLost(
-                f"the tree of session {root!r} has fence {stored}, this process holds {fence}: "
-                "another process took it over, or it was released; load its sessions again"
-            )
+        check_fence(root, stored, fence)
 
     def _find(self, id: SessionId) -> tuple[int, str] | None:
         try:
@@ -118,21 +128,21 @@ class Applier:
         """The key of a session whose tree the batch holds."""
         found = self._find(id)
         if found is None:
-            raise StoreFailure(f"session {id!r} is not stored here; its log and mailbox cannot change")
+            raise session_unknown(id)
         key, root = found
-        _check_guard(id, root, batch)
+        check_guard(id, root, batch)
         return key
 
     def _create(self, op: Create, batch: Batch) -> None:
         header = op.header
-        _check_guard(header.id, op.root, batch)
+        check_guard(header.id, op.root, batch)
         is_delegated = header.origin is not None
         row = self._one(
             "create_session",
             *(header.id, op.root, header.parent_session, is_delegated, header.created_at, encode(header)),
         )
         if row is None:
-            raise AlreadyExists(f"session {header.id!r} exists already; choose another id")
+            raise session_exists(header.id)
         self._sessions[header.id] = (cast("int", row[0]), op.root)
 
     def _append(self, op: Append, batch: Batch) -> None:
@@ -140,30 +150,26 @@ class Applier:
         if not events:
             return
         key = self._guarded(op.session_id, batch)
+        check_seqs(op.session_id, events)
         first = events[0].seq
         values = (key, first, len(events), events[-1].time)
-        turn = _last_turn(events)
+        turn = last_turn(events)
         if turn is None:
             run(self._cursor, SQL["extend_log"], values)
         else:
             run(self._cursor, SQL["extend_log_and_turn"], (*values, turn or None))
         if self._connection.changes() != 1:
             length = self._one("length", key)
-            raise StoreFailure(
-                f"session {op.session_id!r}: event {first} cannot follow a log of {length and length[0]} events; "
-                "load the session again"
-            )
-        run_many(self._cursor, SQL["append_event"], self._event_rows(op.session_id, key, events))
+            raise log_gap(op, length and length[0])
+        run_many(self._cursor, SQL["append_event"], self._event_rows(key, events))
 
-    def _event_rows(self, id: SessionId, key: int, events: tuple[Event, ...]) -> Iterator[Row]:
-        for seq, event in enumerate(events, events[0].seq):
-            if event.seq != seq:
-                raise StoreFailure(f"session {id!r}: event {event.seq} stands where event {seq} belongs")
+    def _event_rows(self, key: int, events: tuple[Event, ...]) -> Iterator[Row]:
+        for event in events:
             data = event.data
             body, stored = None, encode_payload(data)
             if type(data) is RequestHeaderChange and len(stored) >= _SHARED_FROM:
                 body, stored = self._share(stored), None
-            yield key, seq, event.time, type_of(data), type(data) is Opaque, body, stored
+            yield key, event.seq, event.time, type_of(data), type(data) is Opaque, body, stored
 
     def _share(self, data: bytes) -> int:
         cursor = self._connection.cursor()  # the other one is inside `executemany`
@@ -183,7 +189,7 @@ class Applier:
             return
         session, order, state, data = cast("tuple[int, int, str, bytes]", self._one("find_message", delivery.id))
         if session != found[0] or not _is_equal(data, delivery.message):
-            raise IdConflict(f"message id {delivery.id!r} was used before with other content; choose another id")
+            raise id_conflict(delivery.id)
         result.repeated.add(delivery.id)
         if state == "pending":
             result.orders[delivery.id] = order
@@ -192,10 +198,7 @@ class Applier:
         self._guarded(op.session_id, batch)
         changed = self._update("claim_message", op.session_id, op.ids, (op.turn,))
         if changed != len(op.ids):
-            raise ClaimConflict(
-                f"session {op.session_id!r}: {changed} of the {len(op.ids)} messages claimed by turn {op.turn} "
-                "were pending; load the session again"
-            )
+            raise claim_conflict(op, changed)
 
     def _update(self, name: str, id: SessionId, messages: tuple[str, ...], values: tuple[int | str, ...]) -> int:
         """How many rows of the session the statement changed; a session that does not exist has none."""
@@ -212,38 +215,11 @@ class Applier:
         parked = self._one("is_parked", op.old)
         old = self._one("replace_message", op.old, found[0]) if found else None
         if found is None or old is None or parked is None:
-            raise ClaimConflict(
-                f"session {delivery.session_id!r}: message {op.old!r} is not pending there, so nothing replaces it"
-            )
+            raise nothing_to_replace(op)
         order = cast("int", old[0])
         if self._one("put_message", *_message_values(delivery, found[0]), order, cast("int", parked[0])) is None:
-            raise IdConflict(f"message id {delivery.id!r} was used before; a replacement needs an id of its own")
+            raise replacement_used(delivery.id)
         result.orders[delivery.id] = order
-
-
-def refusal(error: Exception) -> Exception:
-    """The outcome of a batch that raised one of `REFUSALS`."""
-    if isinstance(error, RetinueError):
-        return error
-    result = StoreFailure(f"the batch holds a value that cannot be stored: {type(error).__name__}: {error}")
-    result.__cause__ = error
-    return result
-
-
-def _check_guard(id: SessionId, root: str, batch: Batch) -> None:
-    if not any(guarded == root for guarded, _ in batch.fences):
-        raise StoreFailure(f"session {id!r} cannot change without the fence of its tree, {root!r}")
-
-
-def _last_turn(events: tuple[Event, ...]) -> int | None:
-    """The turn that is open after these events, 0 for none, or None if they neither start nor end one."""
-    for event in reversed(events):
-        data = event.data
-        if type(data) is TurnStart:
-            return data.turn
-        if type(data) is TurnEnd:
-            return 0
-    return None
 
 
 def _message_values(delivery: Delivery, key: int) -> tuple[str | int | bytes | None, ...]:

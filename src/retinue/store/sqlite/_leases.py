@@ -10,8 +10,8 @@ import apsw
 
 from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
-from retinue.errors import SessionHeld
 from retinue.session.store import Lease
+from retinue.store._rules import session_held
 from retinue.store.sqlite._owners import Owner
 from retinue.store.sqlite._sql import SQL, Row, Transaction, run
 
@@ -46,10 +46,7 @@ class Leases:
             return
         info = self._owner.info(holder)
         who = "another process" if info is None else f"process {info.pid} on {info.host} (since {_shown(info.since)})"
-        raise SessionHeld(
-            f"session {root!r} is driven by {who}; end that process, or, if it hangs, "
-            f"try again in {max(1, (expires_at - now) // 1000)} s"
-        )
+        raise session_held(root, who, expires_at - now)
 
     def renew(self, leases: Sequence[Lease]) -> list[Lease | None]:
         """Each lease with a later end, or None where it is lost."""

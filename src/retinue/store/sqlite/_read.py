@@ -1,29 +1,29 @@
-"""Turns stored rows into sessions, mailbox rows and summaries. What cannot be decoded names its session."""
+"""Reads sessions, mailboxes and listings of one database."""
 
 from __future__ import annotations
 
-import logging
 from typing import cast
 
 import apsw
-import msgspec
 
 from retinue.base.ids import SessionId
-from retinue.errors import BadInput, CorruptSession, SessionNotFound
-from retinue.model.content import Usage, UserMessage
-from retinue.session.events import Event, SessionHeader, decode_event
-from retinue.session.rows import Delivery, RowState, StoredRow, Target
+from retinue.errors import CorruptSession
+from retinue.session.rows import StoredRow
 from retinue.session.store import SessionSummary, StoredSession
+from retinue.store._decode import (
+    EventColumns,
+    RowColumns,
+    decode_header,
+    decode_log,
+    decode_row,
+    report_undecodable,
+)
+from retinue.store._rules import resolved, session_not_found
 from retinue.store.sqlite._sql import SQL, Row, Transaction, corrupt, run
-
-_header = msgspec.json.Decoder(SessionHeader)
-_message = msgspec.json.Decoder(UserMessage)
-_usage = msgspec.json.Decoder(Usage)
-_log = logging.getLogger("retinue")
 
 
 class Reader:
-    """Reads one database. What it answers is one moment's state."""
+    """Reads one database. What it answers is one moment's state. Raises apsw errors unless it says otherwise."""
 
     __slots__ = ("_connection",)
 
@@ -34,36 +34,34 @@ class Reader:
         return run(self._connection, SQL[name], values)
 
     def session(self, id: SessionId) -> StoredSession:
-        """The whole session, as of one moment. Raises: SessionNotFound, CorruptSession."""
+        """The whole session. Raises: SessionNotFound, CorruptSession."""
         try:
             with Transaction(self._connection, "DEFERRED"):
                 key, header, root, length = self._session(id)
-                events = self._all("read_events", key)
-                pending = self._all("read_pending", key)
+                events = cast("list[EventColumns]", self._all("read_events", key))
+                pending = cast("list[RowColumns]", self._all("read_pending", key))
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise corrupt(id, error) from error
-        if [row[0] for row in events] != list(range(length)):
-            raise CorruptSession(f"session {id!r}: its log should have {length} events and has others or gaps")
         return StoredSession(
-            header=_decode_header(id, header),
+            header=decode_header(id, header),
             root=root,
-            events=[_event(id, row) for row in events],
-            pending=[_stored_row(id, row) for row in pending],
+            events=decode_log(id, events, length),
+            pending=[decode_row(id, row) for row in pending],
         )
 
     def rows(self, id: SessionId) -> list[StoredRow]:
         """Every mailbox row of the session. Raises: SessionNotFound, CorruptSession."""
         try:
             with Transaction(self._connection, "DEFERRED"):
-                rows = self._all("read_messages", self._session(id)[0])
+                rows = cast("list[RowColumns]", self._all("read_messages", self._session(id)[0]))
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise corrupt(id, error) from error
-        return [_stored_row(id, row) for row in rows]
+        return [decode_row(id, row) for row in rows]
 
     def _session(self, id: SessionId) -> tuple[int, bytes, SessionId, int]:
         rows = self._all("read_session", id)
         if not rows:
-            raise SessionNotFound(f"no session {id!r} is stored here; list the sessions to see which are")
+            raise session_not_found(id)
         return cast("tuple[int, bytes, SessionId, int]", rows[0])
 
     def summary(self, id: SessionId) -> SessionSummary | None:
@@ -78,7 +76,7 @@ class Reader:
             try:
                 result.append(_summary(row))
             except CorruptSession as error:
-                _log.warning("left out of a listing: %s", error)
+                report_undecodable(error)
         return result
 
     def owing(self, root: SessionId) -> list[SessionId]:
@@ -87,42 +85,8 @@ class Reader:
 
     def resolve(self, prefix: str) -> SessionId:
         """The session of that id or prefix. Raises: SessionNotFound, BadInput."""
-        found = [cast("SessionId", row[0]) for row in self._all("resolve", prefix, prefix + "\U0010ffff")]
-        if not found:
-            raise SessionNotFound(f"no session whose id begins with {prefix!r} is stored here")
-        if len(found) > 1 and found[0] != prefix:
-            raise BadInput(f"{prefix!r} begins several session ids ({', '.join(found[:3])}, ...); give more of it")
-        return found[0]
-
-
-def _decode_header(id: str, data: bytes) -> SessionHeader:
-    try:
-        return _header.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CorruptSession(f"session {id!r}: its header cannot be decoded: {error}") from error
-
-
-def _event(id: SessionId, row: Row) -> Event:
-    seq, time, type_name, ignorable, data = cast("tuple[int, int, str, int, bytes | None]", row)
-    return decode_event(id, seq, time, type_name, b"" if data is None else data, bool(ignorable))
-
-
-def _stored_row(id: SessionId, row: Row) -> StoredRow:
-    message_id, order, state, target, wake, parked, accepted_at, turn, reason, data, usage = cast(
-        "tuple[str, int, RowState, Target, int, int, int, int | None, str | None, bytes, bytes | None]", row
-    )
-    try:
-        delivery = Delivery(
-            session_id=id,
-            message=_message.decode(data),
-            target=target,
-            wake=bool(wake),
-            accepted_at=accepted_at,
-            usage=None if usage is None else _usage.decode(usage),
-        )
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CorruptSession(f"session {id!r}: message {message_id!r} cannot be decoded: {error}") from error
-    return StoredRow(delivery=delivery, order=order, state=state, parked=bool(parked), turn=turn, reason=reason)
+        rows = self._all("resolve", prefix, prefix + "\U0010ffff")
+        return resolved(prefix, [cast("SessionId", row[0]) for row in rows])
 
 
 def _summary(row: Row) -> SessionSummary:
@@ -130,7 +94,7 @@ def _summary(row: Row) -> SessionSummary:
         "tuple[str, bytes, SessionId, int, int, int | None, int]", row
     )
     return SessionSummary(
-        header=_decode_header(id, header),
+        header=decode_header(id, header),
         root=root,
         events=length,
         last_event_at=last_event_at,

@@ -73,7 +73,7 @@ UPDATE message SET parked = 0 WHERE session = ? AND state = 'pending' AND parked
 SELECT key, header, root, length FROM session WHERE id = ?
 
 -- name: read_events
-SELECT seq, time, type, ignorable, coalesce(event.data, body.data)
+SELECT seq, time, type, coalesce(event.data, body.data), ignorable
 FROM event LEFT JOIN body ON body.key = event.body WHERE session = ? ORDER BY seq
 
 -- name: read_pending

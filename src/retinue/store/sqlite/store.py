@@ -21,7 +21,8 @@ from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure, StoreLocked
 from retinue.session.rows import Batch, StoredRow
 from retinue.session.store import Lease, Outcome, SessionSummary, StoreBusy, StoredSession
-from retinue.store.sqlite._apply import REFUSALS, Applier, refusal
+from retinue.store._rules import refusal
+from retinue.store.sqlite._apply import REFUSALS, Applier
 from retinue.store.sqlite._flusher import Flusher, flush_log
 from retinue.store.sqlite._leases import Leases
 from retinue.store.sqlite._owners import Owner
