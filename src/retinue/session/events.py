@@ -281,16 +281,14 @@ def decode_event(session_id: str, seq: int, time: int, type_name: str, data: byt
     both name the session and the seq.
     """
     decoder = _decoders.get(type_name)
-    if decoder is None:
-        if not ignorable:
-            raise UnknownEvent(
-                f"session {session_id!r} holds an event of unknown type {type_name!r} at seq {seq}; "
-                "it was written by a newer version: use that version to read it"
-            )
-        return Event(seq, time, Opaque(type_name, decode(data)))
+    if decoder is None and not ignorable:
+        raise UnknownEvent(
+            f"session {session_id!r} holds an event of unknown type {type_name!r} at seq {seq}; "
+            "it was written by a newer version: use that version to read it"
+        )
     try:
-        return Event(seq, time, decoder.decode(data))
-    except msgspec.MsgspecError as error:
+        return Event(seq, time, Opaque(type_name, decode(data)) if decoder is None else decoder.decode(data))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptSession(f"session {session_id!r}: event {seq} ({type_name}) cannot be decoded: {error}") from error
 
 
