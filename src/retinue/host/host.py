@@ -60,6 +60,8 @@ class HostOptions:
     """For agents that say nothing else."""
     cwd: Path | None = None
     """Absolute working folder of agents that name none; the process's if None."""
+    home: Path | None = None
+    """Folder for what is kept outside the store, such as long outputs; None = nothing is kept."""
     width: int = 10
 
 

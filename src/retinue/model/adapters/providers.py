@@ -121,7 +121,7 @@ _ALL = (
     Provider(
         name="openai-compatible",
         base_url=None,
-        key_variables=("OPENAI_COMPATIBLE_API_KEY",),
+        key_variables=("OPENAI_COMPATIBLE_API_KEY", "OPENAI_API_KEY"),
         needs_key=False,
         base_url_variable="OPENAI_COMPATIBLE_BASE_URL",
     ),

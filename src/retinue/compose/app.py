@@ -1,0 +1,161 @@
+"""The Python interface: a running Retinue with the same composition as the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from retinue.agent.agent import Agent
+from retinue.agent.registry import Creation
+from retinue.base.clock import Clock
+from retinue.base.ids import SessionId, new_session_id
+from retinue.compose.build import build
+from retinue.compose.config import Config, Overrides, load_config
+from retinue.compose.dotenv import with_dotenv
+from retinue.compose.run import Run
+from retinue.compose.tree import TreeAccount
+from retinue.errors import BadInput
+from retinue.host.host import Host
+from retinue.model.client import ModelClient
+from retinue.model.content import InputBlock
+from retinue.session.events import SessionHeader, TurnEnd, TurnStart
+from retinue.session.session import Session
+from retinue.session.store import SessionStore
+from retinue.tools.tool import Tool
+
+__all__ = ["App", "open"]
+
+GO_ON = "Go on with what you were doing: the last turn did not come to its end."
+
+
+class App:
+    """A running Retinue. Made by `open`."""
+
+    def __init__(self, host: Host, config: Config, cwd: Path) -> None:
+        self.host = host
+        self.config = config
+        self.cwd = cwd
+
+    async def agent(self, *, id: str | None = None, cwd: str | Path | None = None, label: str = "") -> Agent:
+        """A new idle root agent with a durable session of its own.
+
+        `cwd` is its working folder, absolute or relative to the app's. Raises: BadInput if that is no folder,
+        AlreadyExists for a taken id. Dispose it with `close`, or leave it to the app.
+        """
+        folder = (self.cwd / cwd).absolute() if cwd is not None else self.cwd
+        if not folder.is_dir():
+            raise BadInput(f"the working folder {str(folder)!r} is not a folder")
+        header = SessionHeader(
+            id=SessionId(id) if id is not None else new_session_id(),
+            created_at=self.host.clock.now_ms(),
+            cwd=str(folder),
+        )
+        return await self.host.agents.create(Creation(header=header, options=self.host.options.options, label=label))
+
+    async def run(self, task: str | Sequence[InputBlock], *, agent: Agent | None = None) -> Run:
+        """The task is durable and the agent (a new one, if none is given) is at work on it.
+
+        Raises: what `agent` and `Agent.send` raise.
+        """
+        agent = agent or await self.agent()
+        tree = await self._tree(agent.id)
+        first = agent.session.next_seq
+        await agent.follow_up(task).wait()
+        return Run(agent, tree, first=first)
+
+    async def resume(self, id: str, text: str | None = None) -> Run:
+        """The stored root session is live and at work: on what it owes, and on `text` after that.
+
+        Without `text`, a session that owes nothing is told to go on if its last turn did not come to its end, and is
+        left alone if it did. Raises: SessionNotFound, BadInput for a session that is no root, SessionHeld.
+        """
+        store = self.host.sessions.store
+        known = await store.resolve(id)
+        summary = await store.summary(known)
+        if summary is not None and summary.header.origin is not None:
+            raise BadInput(
+                f"session {known!r} is a child of {summary.header.parent_session!r}; resume its root instead"
+            )
+        tree = await self._tree(known)
+        agent = await self.host.agents.resume(known, options=self.host.options.options)
+        session = agent.session
+        first = _newest_turn(session)
+        if text is not None:
+            await agent.follow_up(text).wait()
+            first = session.next_seq if session.turns.open is None else first
+        elif agent.status == "idle" and session.turns.last and not _is_complete(session):
+            await agent.follow_up(GO_ON).wait()
+        return Run(agent, tree, first=first)
+
+    async def close(self, agent: Agent) -> None:
+        """The agent is disposed; its session stays and can be resumed."""
+        await self.host.agents.dispose(agent)
+
+    async def _tree(self, root: SessionId) -> TreeAccount:
+        tree = TreeAccount(root)
+        await tree.load(self.host.sessions.store)
+        self.host.sessions.observe(tree.observe)
+        return tree
+
+
+@asynccontextmanager
+async def open(
+    model: str | None = None,
+    *,
+    base_url: str | None = None,
+    cwd: str | Path | None = None,
+    home: str | Path | None = None,
+    permission: str | None = None,
+    settings: Sequence[str] = (),
+    config_file: str | Path | None = None,
+    config: Config | None = None,
+    tools: Sequence[Tool] = (),
+    client: ModelClient | None = None,
+    store: SessionStore | None = None,
+    clock: Clock | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> AsyncGenerator[App]:
+    """A running Retinue, configured like the command line: file, environment, then these arguments.
+
+    `model` is `PROVIDER:NAME`; `settings` are `path.to.key=value`; `config`, if given, replaces all of that. `tools`
+    are offered to every agent besides the configured ones. `client` replaces the configured model provider, for tests
+    and for models of your own. Leaving stops what runs; turns stay open in their logs and go on after `App.resume`.
+    Raises: ConfigError, ModelNotConfigured, MissingSeam, StoreFailure.
+    """
+    folder = _absolute(cwd)
+    variables = with_dotenv(os.environ if environ is None else environ, folder)
+    if config is None:
+        overrides = Overrides(
+            config_file=Path(config_file) if config_file is not None else None,
+            model=model,
+            base_url=base_url,
+            home=str(home) if home is not None else None,
+            permission=permission,
+            settings=settings,
+        )
+        config = load_config(overrides, cwd=folder, environ=variables)
+    clients = (client,) if client is not None else ()
+    async with build(config, environ=variables, cwd=folder, clients=clients, store=store, clock=clock) as host:
+        with ExitStack() as stack:
+            for tool in tools:
+                stack.enter_context(host.tools.add(tool))
+            yield App(host, config, folder)
+
+
+def _absolute(folder: str | Path | None) -> Path:
+    return Path.cwd() if folder is None else Path(folder).absolute()
+
+
+def _newest_turn(session: Session) -> int:
+    """The seq at which the newest turn starts; the end of the log if there is none."""
+    starts = (event.seq for event in reversed(session.events) if isinstance(event.data, TurnStart))
+    return next(starts, session.next_seq)
+
+
+def _is_complete(session: Session) -> bool:
+    """The newest turn came to its natural end."""
+    ends = (event.data for event in reversed(session.events) if isinstance(event.data, TurnEnd))
+    end = next(ends, None)
+    return end is not None and end.reason == "completed"

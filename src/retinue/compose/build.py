@@ -1,0 +1,140 @@
+"""A host from a configuration: store, model providers and plugins, in that order, undone in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from msgspec import Struct
+
+from retinue.agent.environment import AgentOptions
+from retinue.base.clock import Clock, SystemClock
+from retinue.base.json import JSON
+from retinue.compose.config import Config, default_home
+from retinue.compose.keys import read_options
+from retinue.errors import ConfigError
+from retinue.host.host import Host, HostOptions, open_host
+from retinue.model.client import ModelClient
+from retinue.model.retry import RetryPolicy
+from retinue.prompt.sections import Section
+from retinue.session.store import SessionStore
+from retinue.subagent.child import PERSONA_ORDER, PERSONA_SECTION
+
+__all__ = ["PLUGINS", "build", "home_of", "model_options", "open_store", "store_path"]
+
+PLUGINS = ("permissions", "output", "files", "shell", "subagent")
+"""Plugins that ship with Retinue, in the order in which they are loaded."""
+
+
+class _PluginModule(Protocol):
+    OPTIONS: type[Struct]
+
+    def plugin(self, host: Host, config: Any, /) -> AbstractAsyncContextManager[None]: ...
+
+
+def home_of(config: Config, environ: Mapping[str, str]) -> Path:
+    """Absolute folder for state."""
+    return Path(config.home).expanduser().absolute() if config.home else default_home(environ)
+
+
+def store_path(config: Config, environ: Mapping[str, str]) -> Path:
+    """The database file. Raises: ConfigError for a store that this version does not know."""
+    url = config.store.url
+    if url is None:
+        return home_of(config, environ) / "retinue.db"
+    if url.startswith("sqlite:///"):
+        return Path(url.removeprefix("sqlite:///")).expanduser().absolute()
+    raise ConfigError(f"store.url {url!r} is not supported; write sqlite:///PATH")
+
+
+def open_store(config: Config, environ: Mapping[str, str], clock: Clock, *, read_only: bool = False) -> SessionStore:
+    """The configured store. Raises: StoreFailure, SchemaTooNew."""
+    from retinue.store.sqlite import SqliteStore
+
+    return SqliteStore.open(store_path(config, environ), clock, read_only=read_only)
+
+
+def model_options(config: Config) -> AgentOptions:
+    """Where agents that say nothing else send their requests."""
+    provider, _, model = (config.model or "").partition(":")
+    return AgentOptions(
+        provider=provider or None, model=model or None, max_tokens=config.max_tokens, body=config.model_options
+    )
+
+
+@asynccontextmanager
+async def build(
+    config: Config,
+    *,
+    environ: Mapping[str, str],
+    cwd: Path,
+    clients: Sequence[ModelClient] = (),
+    store: SessionStore | None = None,
+    clock: Clock | None = None,
+) -> AsyncGenerator[Host]:
+    """A running host with everything the configuration asks for.
+
+    `clients` come before configured model providers of the same name. `store` is owned by the host from here on.
+    Raises: ConfigError, ModelNotConfigured, MissingSeam, StoreFailure; nothing is left open then.
+    """
+    clock = clock or SystemClock()
+    options = HostOptions(
+        durability=config.store.durability,
+        retry=RetryPolicy(
+            max_retries=config.retry.max_retries,
+            first_delay_s=config.retry.first_delay_s,
+            max_delay_s=config.retry.max_delay_s,
+            jitter=config.retry.jitter,
+        ),
+        options=model_options(config),
+        cwd=cwd,
+        home=home_of(config, environ),
+        width=config.max_parallel_tools,
+    )
+    plugins = [(name, *_load(name, config)) for name in _chosen(config)]
+    async with AsyncExitStack() as stack:
+        made = [client for client in clients if client.provider] or [_client(config, environ)]
+        for client in made:
+            stack.push_async_callback(client.aclose)
+        host = await stack.enter_async_context(open_host(store or open_store(config, environ, clock), clock, options))
+        for client in made:
+            stack.enter_context(host.add_client(client))
+        if config.persona:
+            stack.enter_context(
+                host.prompt.add(Section(name=PERSONA_SECTION, order=PERSONA_ORDER, text=config.persona))
+            )
+        for _, module, plugin_options in plugins:
+            await stack.enter_async_context(module.plugin(host, plugin_options))
+        yield host
+
+
+def _client(config: Config, environ: Mapping[str, str]) -> ModelClient:
+    from retinue.model.adapters.openai_chat import OpenAIChatClient
+    from retinue.model.adapters.providers import resolve_model
+
+    resolved = resolve_model(config.model, environ, base_url=config.base_url)
+    return OpenAIChatClient(
+        provider=resolved.provider.name,
+        base_url=resolved.base_url,
+        api_key=resolved.api_key,
+        quirks=resolved.provider.quirks,
+        context_window=resolved.provider.context_window,
+    )
+
+
+def _chosen(config: Config) -> list[str]:
+    unknown = sorted(set(config.plugins) - set(PLUGINS))
+    if unknown:
+        raise ConfigError(f"there is no plugin {unknown[0]!r}; there are {', '.join(PLUGINS)}")
+    return [name for name in PLUGINS if config.plugins.get(name) not in (None, False)]
+
+
+def _load(name: str, config: Config) -> tuple[_PluginModule, Struct]:
+    module = cast(_PluginModule, import_module(f"retinue.plugins.{name}"))
+    given: JSON = config.plugins[name]
+    if name == "permissions" and isinstance(given, dict):
+        given = {"preset": config.permission, **given}
+    return module, read_options(name, given, module.OPTIONS)

@@ -1,0 +1,199 @@
+"""Validated configuration: where it comes from, in which order, and what it may say.
+
+Sources, later ones win: the named bundle, one file, environment variables, options of the caller, single overrides.
+Keys may be written in snake_case or camelCase; an unknown key is an error that names its path.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import Struct
+
+from retinue.base.json import JSON, JSONObject
+from retinue.compose.bundles import BUNDLES
+from retinue.compose.keys import known_keys
+from retinue.errors import ConfigError
+
+__all__ = ["Config", "Overrides", "RetryConfig", "StoreConfig", "default_home", "find_config_file", "load_config"]
+
+
+class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where and how sessions are stored."""
+
+    durability: Literal["process", "power"] = "process"
+    """What a confirmed write survives: the end of the process, or also a power failure."""
+    url: str | None = None
+    """`sqlite:///PATH`; the home's own database if absent."""
+
+
+class RetryConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How failed model requests are repeated. Durations in seconds."""
+
+    max_retries: int = 5
+    first_delay_s: float = 0.5
+    max_delay_s: float = 10.0
+    jitter: float = 0.1
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that can be configured, with its defaults."""
+
+    bundle: str = "agent-core"
+    """The named set of plugins to start from."""
+    model: str | None = None
+    """`PROVIDER:NAME`."""
+    base_url: str | None = None
+    """Address of an OpenAI-compatible server, up to, not including, `/chat/completions`."""
+    max_tokens: int | None = None
+    """Output tokens a request may use."""
+    model_options: dict[str, Any] = {}
+    """Extra fields of the request body, sent as they are."""
+    home: str | None = None
+    """Folder for state; the platform's state folder if absent."""
+    permission: Literal["read-only", "workspace-write", "full-access"] = "workspace-write"
+    """What tools may do."""
+    persona: str | None = None
+    """Replaces the bundle's opening of the system prompt."""
+    store: StoreConfig = StoreConfig()
+    retry: RetryConfig = RetryConfig()
+    max_parallel_tools: int = 10
+    """Tool bodies of one step that may overlap."""
+    plugins: dict[str, Any] = {}
+    """Options by plugin name; `null` leaves a plugin of the bundle out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What a caller decides over file and environment. None = says nothing."""
+
+    config_file: Path | None = None
+    model: str | None = None
+    base_url: str | None = None
+    home: str | None = None
+    store: str | None = None
+    permission: str | None = None
+    max_tokens: int | None = None
+    settings: Sequence[str] = field(default_factory=tuple[str, ...])
+    """`path.to.key=value` each; the value is YAML."""
+
+
+_VARIABLES = {
+    "RETINUE_MODEL": "model",
+    "RETINUE_BASE_URL": "base_url",
+    "RETINUE_HOME": "home",
+    "RETINUE_PERMISSION": "permission",
+    "RETINUE_STORE": "store.url",
+}
+
+
+def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) -> Config:
+    """The configuration that holds for `cwd`. Raises: ConfigError with the source, the key and what is allowed."""
+    merged: JSONObject = {}
+    file = overrides.config_file or _variable_path(environ, cwd) or find_config_file(cwd, environ)
+    if file is not None:
+        _merge(merged, known_keys(_read_yaml(file), Config, str(file)))
+    for variable, path in _VARIABLES.items():
+        if environ.get(variable):
+            _put(merged, path, environ[variable])
+    given = {
+        "model": overrides.model,
+        "base_url": overrides.base_url,
+        "home": overrides.home,
+        "store.url": overrides.store,
+        "permission": overrides.permission,
+        "max_tokens": overrides.max_tokens,
+    }
+    for path, value in given.items():
+        if value is not None:
+            _put(merged, path, value)
+    for setting in overrides.settings:
+        _apply_setting(merged, setting)
+    bundle = merged.get("bundle", "agent-core")
+    if not isinstance(bundle, str) or bundle not in BUNDLES:
+        raise ConfigError(f"there is no bundle {bundle!r}; there are {', '.join(sorted(BUNDLES))}")
+    whole = cast(JSONObject, msgspec.to_builtins(BUNDLES[bundle]))
+    _merge(whole, merged)
+    try:
+        return msgspec.convert(whole, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"configuration{f' ({file})' if file else ''}: {error}") from error
+
+
+def find_config_file(cwd: Path, environ: Mapping[str, str]) -> Path | None:
+    """`retinue.yaml` of the folder or its nearest parent that has one, else the user's file, else None."""
+    for folder in (cwd, *cwd.parents):
+        for name in ("retinue.yaml", "retinue.yml"):
+            if (folder / name).is_file():
+                return folder / name
+    base = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", os.path.expanduser("~")), ".config")
+    user = Path(base) / "retinue" / "retinue.yaml"
+    return user if user.is_file() else None
+
+
+def default_home(environ: Mapping[str, str]) -> Path:
+    """The platform's folder for state of this user."""
+    user = Path(environ.get("HOME") or os.path.expanduser("~"))
+    if sys.platform == "darwin":
+        return user / "Library" / "Application Support" / "retinue"
+    state = environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else user / ".local" / "state") / "retinue"
+
+
+def _variable_path(environ: Mapping[str, str], cwd: Path) -> Path | None:
+    value = environ.get("RETINUE_CONFIG")
+    return cwd / value if value else None
+
+
+def _read_yaml(file: Path) -> JSONObject:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {str(file)!r}: {error.strerror}") from error
+    try:
+        value = msgspec.yaml.decode(data)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{file} is not valid YAML: {error}") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file} must hold a mapping of keys, not {type(value).__name__}")
+    return cast(JSONObject, value)
+
+
+def _apply_setting(merged: JSONObject, setting: str) -> None:
+    path, equals, text = setting.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"--set {setting!r}: write it as path.to.key=value")
+    try:
+        value = cast(JSON, msgspec.yaml.decode(text.encode()))
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"--set {setting!r}: the value is not valid YAML: {error}") from error
+    single: JSONObject = {}
+    _put(single, path.strip(), value)
+    _merge(merged, known_keys(single, Config, f"--set {path}"))
+
+
+def _put(target: JSONObject, path: str, value: JSON) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        inner = target.setdefault(parent, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{path!r}: {parent!r} is a value, not a group of keys")
+        target = inner
+    target[last] = value
+
+
+def _merge(base: JSONObject, over: JSONObject) -> None:
+    for key, value in over.items():
+        present = base.get(key)
+        if isinstance(present, dict) and isinstance(value, dict):
+            _merge(present, value)
+        else:
+            base[key] = value

@@ -1,0 +1,97 @@
+"""What a whole tree of sessions has used and become, kept up to date from the logs as they grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retinue.base.ids import SessionId
+from retinue.model.content import Usage
+from retinue.session.events import AssistantReply, Descriptor, Event, SessionHeader
+from retinue.session.folds import descriptor, total_usage
+from retinue.session.session import Session
+from retinue.session.store import SessionStore
+from retinue.subagent.outcome import Ending, outcome
+
+__all__ = ["AgentLine", "TreeAccount"]
+
+
+@dataclass(slots=True)
+class AgentLine:
+    """One agent of a tree, below its root."""
+
+    id: SessionId
+    parent_id: SessionId | None
+    label: str | None = None
+    mode: str | None = None
+    outcome: Ending | None = None
+    """How its latest work ended; None while it works."""
+    usage: Usage = Usage()
+
+
+class TreeAccount:
+    """The agents of one tree. `observe` is an observer of appended events; hand it those of every session."""
+
+    def __init__(self, root: SessionId) -> None:
+        self.root = root
+        self._lines: dict[SessionId, AgentLine] = {}
+
+    async def load(self, store: SessionStore) -> None:
+        """What is stored already is accounted for. Call it before anything of the tree runs."""
+        todo = [self.root]
+        while todo:
+            parent = todo.pop()
+            for child in await store.children(parent):
+                if child.header.origin != "subagent":
+                    continue
+                stored = await store.read(child.header.id)
+                line = self._line(stored.header)
+                self._describe(line, descriptor(stored.header, stored.events))
+                line.usage = total_usage(stored.events, stored.header.seed_length or 0)
+                if child.open_turn is None:
+                    line.outcome = outcome(stored.events, first=stored.header.seed_length or 0).ending
+                todo.append(child.header.id)
+
+    def observe(self, session: Session, events: Sequence[Event]) -> None:
+        """The events are accounted for, if they belong to the tree below the root."""
+        if session.root != self.root or session.id == self.root:
+            return
+        line = self._line(session.header)
+        for event in events:
+            if event.seq < (session.header.seed_length or 0):
+                continue
+            match event.data:
+                case AssistantReply(usage=Usage() as used):
+                    line.usage = line.usage + used
+                case Descriptor() as made if line.mode is None:
+                    self._describe(line, made)
+                case _:
+                    pass
+        line.outcome = (
+            outcome(session.events, first=session.header.seed_length or 0).ending
+            if session.turns.open is None and session.turns.last
+            else None
+        )
+
+    def _line(self, header: SessionHeader) -> AgentLine:
+        line = self._lines.get(header.id)
+        if line is None:
+            line = self._lines[header.id] = AgentLine(header.id, header.parent_session)
+        return line
+
+    def _describe(self, line: AgentLine, made: Descriptor | None) -> None:
+        if made is not None:
+            line.label, line.mode = made.label, made.mode
+
+    @property
+    def agents(self) -> tuple[AgentLine, ...]:
+        """All agents below the root, in the order in which they were seen."""
+        return tuple(self._lines.values())
+
+    @property
+    def usage(self) -> Usage:
+        """What they used together."""
+        total = Usage()
+        for line in self._lines.values():
+            total = total + line.usage
+        return total
