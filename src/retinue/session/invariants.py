@@ -1,0 +1,236 @@
+"""What holds of every log and its mailbox rows, as checks over plain values. Source: behaviour SE-28, IN-13, IN-22.
+
+It judges and repairs nothing: after a violation it takes the log's word and goes on, so one fault is reported once.
+Numbers of a log that is still being written may be checked too; `quiescent` adds what holds only when all is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from retinue.base.ids import MessageId
+from retinue.model.content import ToolCall, UserMessage
+from retinue.session.events import (
+    AssistantReply,
+    EndSeed,
+    Event,
+    RequestContext,
+    RequestHeaderChange,
+    StepEnd,
+    StepStart,
+    ToolReturned,
+    ToolStart,
+    TurnEnd,
+    TurnResumed,
+    TurnStart,
+)
+from retinue.session.rows import StoredRow
+
+__all__ = ["Violation", "violations"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule. `seq` is the event where it shows, or None where only a row is wrong."""
+
+    seq: int | None
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        where = "" if self.seq is None else f"event {self.seq}: "
+        return f"{where}{self.text} ({self.rule})"
+
+
+def violations(events: Sequence[Event], rows: Iterable[StoredRow] = (), *, quiescent: bool = False) -> list[Violation]:
+    """Every broken rule, in the order of the log, then of the rows. `rows` are all rows ever sent to the session.
+
+    `quiescent` says that nobody drives the session and that it should owe nothing.
+    """
+    log = _Log()
+    for index, event in enumerate(events):
+        if event.seq != index:
+            log.report(event, "contiguous", f"it stands at place {index}")
+        log.apply(event)
+    log.check_rows(rows, quiescent)
+    if quiescent and log.turn:
+        log.found.append(Violation(None, "closed", f"turn {log.turn} has no end"))
+    return log.found
+
+
+@dataclass(slots=True)
+class _Step:
+    number: int
+    calls: tuple[ToolCall, ...] | None = None
+    started: set[int] = field(default_factory=set[int])
+    returned: set[int] = field(default_factory=set[int])
+
+
+class _Log:
+    """Where the log stands while it is read."""
+
+    def __init__(self) -> None:
+        self.found: list[Violation] = []
+        self.turn: int = 0
+        self._last_turn: int = 0
+        self._steps: int = 0
+        self._step: _Step | None = None
+        self._resumed = 0
+        self._entered: dict[MessageId, tuple[int, int]] = {}
+        self._loose: list[Event] = []
+        """Messages outside a turn: fine if a seed ends after them."""
+
+    def report(self, event: Event, rule: str, text: str) -> None:
+        self.found.append(Violation(event.seq, rule, f"{event.type}: {text}"))
+
+    def apply(self, event: Event) -> None:
+        data = event.data
+        match data:
+            case TurnStart():
+                self._start_turn(event, data.turn)
+            case TurnEnd():
+                self._end_turn(event, data.turn)
+            case TurnResumed():
+                if self._in_turn(event, data.turn) and data.n != self._resumed + 1:
+                    self.report(event, "resumed-count", f"n is {data.n}, and {self._resumed + 1} comes next")
+                self._resumed = data.n
+            case StepStart():
+                self._start_step(event, data)
+            case StepEnd():
+                self._end_step(event, data)
+            case AssistantReply():
+                step = self._in_step(event, data.turn, data.step)
+                if step is not None and step.calls is not None:
+                    self.report(event, "one-reply", f"step {step.number} has a reply already")
+                if step is not None:
+                    step.calls = data.message.calls
+            case ToolStart():
+                self._start_call(event, data)
+            case ToolReturned():
+                self._return_call(event, data)
+            case UserMessage():
+                self._enter(event, data.id)
+            case RequestHeaderChange() | RequestContext():
+                if not self.turn:
+                    self.report(event, "request-in-turn", "no turn is open")
+            case EndSeed():
+                if self.turn:
+                    self.report(event, "seed-closed", f"turn {self.turn} is open, and a seed has only whole turns")
+                self._loose = []
+            case _:
+                pass
+
+    # Turns and steps.
+
+    def _start_turn(self, event: Event, turn: int) -> None:
+        if self.turn:
+            self.report(event, "turn-nesting", f"turn {self.turn} is still open")
+        elif turn != self._last_turn + 1:
+            self.report(event, "turn-count", f"its number is {turn}, and {self._last_turn + 1} comes next")
+        self.turn = self._last_turn = turn
+        self._steps, self._step, self._resumed = 0, None, 0
+
+    def _end_turn(self, event: Event, turn: int) -> None:
+        if self._in_turn(event, turn) and self._step is not None:
+            self.report(event, "turn-nesting", f"step {self._step.number} is still open")
+        self.turn, self._step = 0, None
+
+    def _in_turn(self, event: Event, turn: int) -> bool:
+        if self.turn != turn:
+            is_open = f"turn {self.turn} is open" if self.turn else "no turn is open"
+            self.report(event, "turn-nesting", f"it belongs to turn {turn}, but {is_open}")
+        return self.turn == turn
+
+    def _start_step(self, event: Event, data: StepStart) -> None:
+        if self._in_turn(event, data.turn):
+            if self._step is not None:
+                self.report(event, "step-nesting", f"step {self._step.number} is still open")
+            elif data.step != self._steps + 1:
+                self.report(event, "step-count", f"its number is {data.step}, and {self._steps + 1} comes next")
+        self._steps, self._step = data.step, _Step(data.step)
+
+    def _end_step(self, event: Event, data: StepEnd) -> None:
+        step = self._in_step(event, data.turn, data.step)
+        if step is not None:
+            missing = [i for i in range(len(step.calls or ())) if i not in step.returned]
+            if missing:
+                self.report(event, "call-has-result", f"calls {missing} of step {step.number} have no result")
+        self._step, self._resumed = None, 0
+
+    def _in_step(self, event: Event, turn: int, number: int) -> _Step | None:
+        if not self._in_turn(event, turn):
+            return None
+        if self._step is None or self._step.number != number:
+            is_open = f"step {self._step.number} is open" if self._step is not None else "no step is open"
+            self.report(event, "step-nesting", f"it belongs to step {number}, but {is_open}")
+            return None
+        return self._step
+
+    # Calls and messages.
+
+    def _start_call(self, event: Event, data: ToolStart) -> None:
+        step = self._in_step(event, data.turn, data.step)
+        if step is None:
+            return
+        call = self._call(event, step, data.index)
+        if call is not None and (call.id, call.name) != (data.call_id, data.name):
+            self.report(event, "call-matches", f"call {data.index} is {call.name!r} with id {call.id!r}")
+        if data.index in step.started or data.index in step.returned:
+            self.report(event, "call-starts-once", f"call {data.index} has been started or answered before")
+        step.started.add(data.index)
+
+    def _return_call(self, event: Event, data: ToolReturned) -> None:
+        step = self._in_step(event, data.turn, data.step)
+        if step is None:
+            return
+        call = self._call(event, step, data.index)
+        if call is not None and call.id != data.message.call_id:
+            self.report(event, "call-matches", f"call {data.index} has id {call.id!r}, not {data.message.call_id!r}")
+        if data.index in step.returned:
+            self.report(event, "one-result", f"call {data.index} has a result already")
+        step.returned.add(data.index)
+
+    def _call(self, event: Event, step: _Step, index: int) -> ToolCall | None:
+        calls = step.calls or ()
+        if 0 <= index < len(calls):
+            return calls[index]
+        self.report(event, "call-was-asked-for", f"step {step.number} has asked for no call {index}")
+        return None
+
+    def _enter(self, event: Event, id: MessageId) -> None:
+        if id in self._entered:
+            self.report(event, "message-enters-once", f"message {id!r} is at event {self._entered[id][0]} already")
+        else:
+            self._entered[id] = (event.seq, self.turn)
+        if not self.turn:
+            self._loose.append(event)
+
+    # Rows.
+
+    def check_rows(self, rows: Iterable[StoredRow], quiescent: bool) -> None:
+        for event in self._loose:
+            self.report(event, "message-in-turn", "no turn is open")
+        seen: set[MessageId] = set()
+        for row in rows:
+            id = row.delivery.id
+            if id in seen:
+                self._row(None, "row-once", f"message {id!r} has two rows")
+            seen.add(id)
+            seq, turn = self._entered.get(id, (None, 0))
+            if row.state != "claimed":
+                if seq is not None:
+                    self._row(seq, "entered-is-claimed", f"message {id!r} entered, but its row is {row.state}")
+                elif quiescent and row.state == "pending" and row.delivery.wake and not row.parked:
+                    self._row(None, "closed", f"message {id!r} wakes and is still pending")
+            elif row.turn is None or not 0 < row.turn <= self._last_turn:
+                self._row(seq, "claimed-by-turn", f"message {id!r} is claimed by turn {row.turn}, which never began")
+            elif seq is not None and turn != row.turn:
+                self._row(
+                    seq, "claimed-by-turn", f"message {id!r} is claimed by turn {row.turn}, but is in turn {turn}"
+                )
+            elif seq is None and row.turn == self.turn:
+                self._row(None, "claimed-enters", f"message {id!r} is claimed by turn {row.turn}, but never entered it")
+
+    def _row(self, seq: int | None, rule: str, text: str) -> None:
+        self.found.append(Violation(seq, rule, text))

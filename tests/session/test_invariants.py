@@ -1,0 +1,155 @@
+"""A whole log breaks no rule, and each rule is found when it is broken."""
+
+import pytest
+
+from retinue.session.events import (
+    EndSeed,
+    Event,
+    Payload,
+    RequestContext,
+    RequestHeader,
+    RequestHeaderChange,
+    StepEnd,
+    StepStart,
+    TurnResumed,
+    TurnStart,
+)
+from retinue.session.invariants import violations
+from retinue.session.rows import StoredRow
+from tests.session.logs import ended, log, reply, returned, row, said, started, whole_log
+
+ROWS = [row("m1", turn=1), row("m2", turn=1), row("m3", turn=2)]
+
+
+def rules(events: list[Event], rows: list[StoredRow] | None = None, *, quiescent: bool = False) -> list[str]:
+    return [found.rule for found in violations(events, rows or [], quiescent=quiescent)]
+
+
+def test_a_whole_log_breaks_no_rule() -> None:
+    assert violations(whole_log(), ROWS, quiescent=True) == []
+
+
+def test_every_beginning_of_a_whole_log_breaks_no_rule() -> None:
+    events = whole_log()
+    assert [rules(events[:length]) for length in range(len(events))] == [[]] * len(events)
+
+
+def test_a_log_without_events_breaks_no_rule() -> None:
+    assert violations([], [row("m1", "withdrawn"), row("m2", "pending")]) == []
+
+
+BEGUN: tuple[Payload, ...] = (TurnStart(1), StepStart(1, 1), said("m1"))
+ASKED: tuple[Payload, ...] = (*BEGUN, reply(1, 1, "a", "b"))
+BOTH: tuple[Payload, ...] = (returned(1, 1, 0, "a"), returned(1, 1, 1, "b"))
+HEADER = RequestHeaderChange(RequestHeader(config={}), "initial")
+
+
+@pytest.mark.parametrize(
+    ("rule", "payloads"),
+    [
+        ("turn-nesting", (TurnStart(1), TurnStart(2))),
+        ("turn-nesting", (ended(1),)),
+        ("turn-nesting", (TurnStart(1), ended(2))),
+        ("turn-nesting", (TurnStart(1), StepStart(1, 1), ended(1))),
+        ("turn-nesting", (TurnStart(1), StepStart(2, 1))),
+        ("turn-nesting", (StepStart(1, 1),)),
+        ("turn-nesting", (TurnResumed(1, 1),)),
+        ("turn-count", (TurnStart(2),)),
+        ("turn-count", (TurnStart(1), ended(1), TurnStart(1))),
+        ("turn-count", (TurnStart(1), ended(1), TurnStart(3))),
+        ("step-nesting", (TurnStart(1), StepStart(1, 1), StepStart(1, 2))),
+        ("step-nesting", (TurnStart(1), StepEnd(1, 1))),
+        ("step-nesting", (TurnStart(1), StepStart(1, 1), StepEnd(1, 2))),
+        ("step-nesting", (TurnStart(1), reply(1, 1))),
+        ("step-nesting", (TurnStart(1), StepStart(1, 1), reply(1, 2))),
+        ("step-count", (TurnStart(1), StepStart(1, 2))),
+        ("step-count", (TurnStart(1), StepStart(1, 1), StepEnd(1, 1), StepStart(1, 1))),
+        ("resumed-count", (TurnStart(1), TurnResumed(1, 2))),
+        ("resumed-count", (TurnStart(1), TurnResumed(1, 1), TurnResumed(1, 1))),
+        ("resumed-count", (TurnStart(1), TurnResumed(1, 1), StepStart(1, 1), StepEnd(1, 1), TurnResumed(1, 2))),
+        ("one-reply", (*BEGUN, reply(1, 1), reply(1, 1))),
+        ("call-has-result", (*ASKED, returned(1, 1, 1, "b"), StepEnd(1, 1))),
+        ("one-result", (*ASKED, *BOTH, returned(1, 1, 0, "a"))),
+        ("call-was-asked-for", (*ASKED, returned(1, 1, 2, "c"))),
+        ("call-was-asked-for", (*ASKED, returned(1, 1, -1, "b"))),
+        ("call-was-asked-for", (*BEGUN, returned(1, 1, 0, "a"))),
+        ("call-was-asked-for", (*BEGUN, started(1, 1, 0, "a"))),
+        ("call-matches", (*ASKED, returned(1, 1, 0, "b"))),
+        ("call-matches", (*ASKED, started(1, 1, 1, "a"))),
+        ("call-matches", (*ASKED, started(1, 1, 0, "a", "touch"))),
+        ("call-starts-once", (*ASKED, started(1, 1, 0, "a"), started(1, 1, 0, "a"))),
+        ("call-starts-once", (*ASKED, returned(1, 1, 0, "a"), started(1, 1, 0, "a"))),
+        ("step-nesting", (*ASKED, *BOTH, StepEnd(1, 1), returned(1, 1, 0, "a"))),
+        ("message-enters-once", (*BEGUN, said("m1"))),
+        ("message-in-turn", (said("m1"),)),
+        ("request-in-turn", (HEADER,)),
+        ("request-in-turn", (RequestContext("local", "small"),)),
+        ("seed-closed", (TurnStart(1), EndSeed())),
+    ],
+)
+def test_a_broken_rule_is_found_once(rule: str, payloads: tuple[Payload, ...]) -> None:
+    found = violations(log(*payloads))
+
+    assert [violation.rule for violation in found] == [rule]
+    assert found[0].seq is not None
+    assert rule in str(found[0])
+
+
+def test_a_gap_and_a_double_seq_are_found() -> None:
+    events = whole_log()
+    assert rules([*events[:-1], Event(len(events), 0, events[-1].data)]) == ["contiguous"]
+    assert rules([events[0], Event(0, 0, events[1].data), *events[2:]]) == ["contiguous"]
+
+
+def test_the_same_wire_id_may_come_again() -> None:
+    events = log(*ASKED, *BOTH, StepEnd(1, 1), StepStart(1, 2), reply(1, 2, "a", "a"), returned(1, 2, 0, "a"))
+    assert rules(events) == []
+
+
+def test_a_turn_may_be_resumed_again_after_each_finished_step() -> None:
+    resumed = (TurnResumed(1, 1), TurnResumed(1, 2), StepStart(1, 1), TurnResumed(1, 3), StepEnd(1, 1))
+    assert rules(log(TurnStart(1), *resumed, TurnResumed(1, 1), ended(1))) == []
+
+
+def test_header_and_context_belong_into_a_turn() -> None:
+    assert rules(log(TurnStart(1), HEADER, RequestContext("local", "small"))) == []
+
+
+def test_messages_of_a_seed_need_no_turn() -> None:
+    assert rules(log(said("m1"), EndSeed(), TurnStart(1))) == []
+    assert rules(log(said("m1"), EndSeed(), said("m2"))) == ["message-in-turn"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    [
+        ("row-once", [*ROWS, row("m1", turn=1)]),
+        ("entered-is-claimed", [row("m1", "pending"), *ROWS[1:]]),
+        ("entered-is-claimed", [row("m1", "withdrawn"), *ROWS[1:]]),
+        ("claimed-by-turn", [row("m1", turn=2), *ROWS[1:]]),
+        ("claimed-by-turn", [*ROWS, row("m4", turn=3)]),
+        ("claimed-by-turn", [*ROWS, row("m4", turn=None)]),
+    ],
+)
+def test_a_row_that_disagrees_with_the_log_is_found(rule: str, rows: list[StoredRow]) -> None:
+    assert rules(whole_log(), rows) == [rule]
+
+
+def test_a_claimed_row_may_be_missing_only_where_its_turn_has_ended() -> None:
+    rejected = log(TurnStart(1), ended(1))
+    assert rules(rejected, [row("m1", turn=1)]) == []
+    assert rules(rejected[:1], [row("m1", turn=1)]) == ["claimed-enters"]
+
+
+def test_a_quiet_session_has_no_open_turn_and_no_message_that_wakes() -> None:
+    events = whole_log()
+    assert rules(events[:-1], ROWS) == []
+    assert rules(events[:-1], ROWS, quiescent=True) == ["closed"]
+    assert rules(events, [*ROWS, row("m4", "pending")], quiescent=True) == ["closed"]
+    waiting = [row("m4", "pending", parked=True), row("m5", "pending", wake=False), row("m6", "withdrawn")]
+    assert rules(events, [*ROWS, *waiting], quiescent=True) == []
+
+
+def test_one_fault_does_not_hide_the_next() -> None:
+    events = log(TurnStart(1), TurnStart(2), StepStart(2, 1), reply(2, 1, "a"), StepEnd(2, 1), ended(2), HEADER)
+    assert rules(events) == ["turn-nesting", "call-has-result", "request-in-turn"]
