@@ -105,6 +105,8 @@ async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
             tx.submit()
         await agent.environment.sessions.writer.durable()
         agent.session.check()
+        if tool.effect == "outside":
+            await agent.environment.sessions.confirm(agent.session.hold)
         ready()
 
     tool = agent.tools.get(call.call.name)

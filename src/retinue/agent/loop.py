@@ -54,7 +54,6 @@ async def run_turn(agent: Agent, run: Running) -> TurnEnd:
     except Exception as error:
         if agent.session.failure is not None:
             raise agent.session.failure from error
-        agent.session.hold.check()
         end = turn.failed(error)
     if end is None:
         end = turn.aborted(run.cause or Cause("user"))

@@ -50,6 +50,8 @@ class Agents:
         self._building: set[SessionId] = set()
         self._setups: tuple[Setup, ...] = ()
         self._disposals: dict[Agent, anyio.Event] = {}
+        self.is_suspending = False
+        """The host is going: what runs is cut off and stays open in its log, so nobody stops or disposes anybody."""
 
     def on_setup(self, setup: Setup) -> Undo:
         """`setup` composes every later agent, before its own setup."""

@@ -140,6 +140,7 @@ async def ask(agent: Agent, turn: int, step: int, assembler: Assembler) -> None:
     while True:
         await agent.environment.sessions.writer.committed()
         agent.session.check()
+        await agent.environment.sessions.confirm(agent.session.hold)
         try:
             await agent.chains.model_request.run(
                 Attempt(

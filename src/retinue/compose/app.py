@@ -37,6 +37,7 @@ class App:
         self.host = host
         self.config = config
         self.cwd = cwd
+        self._trees: dict[SessionId, TreeAccount] = {}
 
     async def agent(self, *, id: str | None = None, cwd: str | Path | None = None, label: str = "") -> Agent:
         """A new idle root agent with a durable session of its own.
@@ -94,9 +95,11 @@ class App:
         await self.host.agents.dispose(agent)
 
     async def _tree(self, root: SessionId) -> TreeAccount:
-        tree = TreeAccount(root)
-        await tree.load(self.host.sessions.store)
-        self.host.sessions.observe(tree.observe)
+        tree = self._trees.get(root)
+        if tree is None:
+            tree = self._trees[root] = TreeAccount(root)
+            await tree.load(self.host.sessions.store)
+            self.host.sessions.observe(tree.observe)
         return tree
 
 

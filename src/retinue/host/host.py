@@ -171,6 +171,7 @@ async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> 
             try:
                 yield host
             finally:
+                host.agents.is_suspending = True
                 group.cancel_scope.cancel()
     finally:
         with anyio.CancelScope(shield=True):

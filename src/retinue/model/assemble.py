@@ -78,8 +78,8 @@ class Assembler:
     def message(self) -> AssistantMessage:
         """The reply as it stands.
 
-        Tool calls count only in a reply that finished for another reason than its token ceiling: a call of a cut or
-        truncated reply may have lost its arguments. Call ids that are missing or repeat within the message are
+        Tool calls count only in a reply that finished whole: a call of a cut, truncated or filtered reply may have
+        lost its arguments. Call ids that are missing or repeat within the message are
         replaced, since results are matched by them on the wire.
         """
         blocks: list[Block] = []
@@ -89,7 +89,7 @@ class Assembler:
                 blocks.append(Text(text))
             elif prose.kind is Reasoning and (text or prose.signature):
                 blocks.append(Reasoning(text, prose.signature))
-        if self.finish not in (None, "length"):
+        if self.finish in ("stop", "tool-calls"):
             blocks.extend(self._tool_calls())
         return AssistantMessage(tuple(blocks))
 

@@ -125,12 +125,16 @@ class Session:
         return Undo(undo)
 
     def check(self) -> None:
-        """Return if the session can be changed. Raises: the failure that dropped it, LeaseLost, BadInput (re-entry)."""
+        """Return if the session can be changed. Raises: the failure that dropped it, LeaseLost, BadInput (re-entry).
+
+        A lease that is only no longer certain does not stop a change: the store compares its fence in every batch.
+        """
         if self.failure is not None:
             raise self.failure
         if self._publishing:
             raise BadInput(f"session {self.id!r} cannot be changed from inside one of its observers")
-        self.hold.check()
+        if self.hold.lost:
+            self.hold.check()
 
     # For Transaction and Sessions.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import anyio
@@ -12,11 +13,13 @@ from retinue.base.scope import Undo
 from retinue.errors import AlreadyExists, RetinueError, SessionNotFound
 from retinue.session.events import EndSeed, Event, Payload, SessionHeader
 from retinue.session.session import Hold, Observer, Session
-from retinue.session.store import SessionStore
+from retinue.session.store import SessionStore, StoreBusy
 from retinue.session.transaction import Receipt, Transaction
 from retinue.session.writer import Durability, Writer
 
 __all__ = ["LEASE_RENEWAL_S", "Sessions"]
+
+_log = logging.getLogger("retinue")
 
 LEASE_RENEWAL_S = 5.0
 """How often a process confirms its leases; well below half a term, so one missed renewal does no harm."""
@@ -150,11 +153,26 @@ class Sessions:
                 except RetinueError as error:
                     self.dropped(session, error)
 
+    async def confirm(self, hold: Hold) -> None:
+        """Return if the tree is certainly held by this process; asked right before anything leaves it.
+
+        A lease that ran out while the machine slept is renewed if nobody took it. Raises: LeaseLost, StoreFailure.
+        """
+        if not hold.is_valid:
+            await self.renew()
+            hold.check()
+
     async def keep_leases(self) -> None:
-        """Renews for ever; runs as a task of whoever owns the table."""
+        """Renews for ever; runs as a task of whoever owns the table.
+
+        A store that fails for a while costs nothing but certainty: whoever needs that asks `confirm`.
+        """
         while True:
             await self.clock.sleep(LEASE_RENEWAL_S)
-            await self.renew()
+            try:
+                await self.renew()
+            except (RetinueError, StoreBusy) as error:
+                _log.warning("leases could not be renewed, trying again in %.0f s: %s", LEASE_RENEWAL_S, error)
 
     async def aclose(self) -> None:
         """Everything submitted is stored and every lease is free."""

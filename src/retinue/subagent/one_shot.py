@@ -49,6 +49,8 @@ class LocalRun:
         try:
             await self._agent.wait_idle()
         except anyio.get_cancelled_exc_class():
+            if self._agents.is_suspending:
+                raise
             self._agent.cancel(Cause("parent"), keep_mailbox=True)
             with anyio.move_on_after(STOP_WAIT_S, shield=True):
                 await self._agent.wait_idle()
@@ -58,8 +60,9 @@ class LocalRun:
         return outcome(self._agent.session.events, first=self._first)
 
     async def dispose(self) -> None:
-        """See `Run.dispose`."""
-        await self._agents.dispose(self._agent)
+        """See `Run.dispose`. Nothing is disposed while the host suspends: the child goes on with its parent."""
+        if not self._agents.is_suspending:
+            await self._agents.dispose(self._agent)
 
 
 class EndedRun:
