@@ -33,6 +33,8 @@ __all__ = [
     "SessionHeader",
     "StepEnd",
     "StepStart",
+    "TaskEnded",
+    "TaskStarted",
     "ToolFilter",
     "ToolReturned",
     "ToolStart",
@@ -197,6 +199,22 @@ class Descriptor(_Data, frozen=True, kw_only=True):
     max_tokens: int | None = None
 
 
+class TaskStarted(_Data, frozen=True, kw_only=True):
+    """`task/started`: background work of this session began, in this process alone."""
+
+    task_id: str
+    kind: str
+    label: str
+
+
+class TaskEnded(_Data, frozen=True, kw_only=True):
+    """`task/ended`: that work is over and its resources are released."""
+
+    task_id: str
+    status: Literal["completed", "killed", "failed"]
+    detail: str | None = None
+
+
 class SandboxMode(_Data, frozen=True):
     """`sandbox/mode`: the permission preset from here on, and who set it."""
 
@@ -226,6 +244,8 @@ Payload: TypeAlias = (
     | RequestContext
     | Descriptor
     | SandboxMode
+    | TaskStarted
+    | TaskEnded
     | Opaque
 )
 
@@ -244,6 +264,8 @@ EVENT_TYPES: dict[str, type[Payload]] = {
     "request/context": RequestContext,
     "subagent/descriptor": Descriptor,
     "sandbox/mode": SandboxMode,
+    "task/started": TaskStarted,
+    "task/ended": TaskEnded,
 }
 """Every event type this version writes."""
 
