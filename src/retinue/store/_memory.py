@@ -191,6 +191,8 @@ class Changes:
         if op.events[0].seq != length:
             raise log_gap(op, length)
         stored = [(e.seq, e.time, type_of(e.data), encode_payload(e.data), type(e.data) is Opaque) for e in op.events]
+        for event in op.events:
+            event.time.to_bytes(8, signed=True)  # OverflowError: no database has room for it
         last_event_at, open_turn = record.last_event_at, record.open_turn
 
         def undo() -> None:
