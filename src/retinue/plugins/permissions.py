@@ -17,15 +17,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias, get_args
 
+from msgspec import Struct
+
+from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
 from retinue.errors import ConfigError, ToolFailure
+from retinue.host.host import Host, Seam
+from retinue.session.events import SandboxMode
 from retinue.tools.tool import Caller
 
-__all__ = ["Permissions", "Preset"]
+__all__ = ["OPTIONS", "PERMISSIONS", "Permissions", "PermissionsConfig", "Preset", "plugin"]
 
 Preset: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 
@@ -184,3 +190,40 @@ def _stats(real: Path) -> Iterator[os.stat_result]:
 
 def _listed(roots: list[Path]) -> str:
     return " and ".join(str(root) for root in dict.fromkeys(roots))
+
+
+PERMISSIONS: Seam[Permissions] = Seam("permissions")
+"""Where tools ask what they may do."""
+
+
+class PermissionsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What tools may do."""
+
+    preset: Preset = "workspace-write"
+    writable: tuple[str, ...] = ()
+    """Folders that `workspace-write` may change besides the agent's own; absolute."""
+
+
+OPTIONS = PermissionsConfig
+
+
+@asynccontextmanager
+async def plugin(host: Host, config: PermissionsConfig) -> AsyncGenerator[None]:
+    """Tools can ask. An agent whose log pins a preset has that one, also after it was resumed."""
+    home = host.options.home
+    permissions = Permissions(
+        config.preset,
+        home=home,
+        readable=() if home is None else (home / "spill",),
+        writable=[Path(folder) for folder in config.writable],
+        secrets=() if host.options.cwd is None else (host.options.cwd / ".env",),
+    )
+
+    async def pin(agent: Agent) -> None:
+        modes = [event.data for event in agent.session.events if isinstance(event.data, SandboxMode)]
+        if modes:
+            permissions.set(agent.id, _known(modes[-1].mode))
+            agent.scope.callback(permissions.set, agent.id, None)
+
+    with host.provide(PERMISSIONS, permissions), host.agents.on_setup(pin):
+        yield

@@ -6,15 +6,43 @@ in one step, and never block the event loop.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, asynccontextmanager
+
+from msgspec import Struct
+
+from retinue.host.host import Host
 from retinue.plugins.files._change import edit_tool, write_tool
 from retinue.plugins.files._read import read_tool
 from retinue.plugins.files._search import search_tools
 from retinue.plugins.files._seen import Seen
-from retinue.plugins.permissions import Permissions
+from retinue.plugins.permissions import PERMISSIONS, Permissions
 from retinue.prompt.sections import Section
 from retinue.tools.tool import Tool
 
-__all__ = ["Seen", "file_tools", "sections"]
+__all__ = ["OPTIONS", "FilesConfig", "Seen", "file_tools", "plugin", "sections"]
+
+
+class FilesConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the file tools behave."""
+
+    search_timeout_s: float = 20.0
+    """Seconds after which a search is stopped and shows what it found."""
+
+
+OPTIONS = FilesConfig
+
+
+@asynccontextmanager
+async def plugin(host: Host, config: FilesConfig) -> AsyncGenerator[None]:
+    """The tools and their guidance are there. Raises: MissingSeam without permissions."""
+    permissions = host.require(PERMISSIONS, needed_by="files")
+    with ExitStack() as stack:
+        for made in file_tools(permissions, search_timeout_s=config.search_timeout_s):
+            stack.enter_context(host.tools.add(made))
+        for section in sections():
+            stack.enter_context(host.prompt.add(section))
+        yield
 
 
 def file_tools(permissions: Permissions, *, seen: Seen | None = None, search_timeout_s: float = 20.0) -> list[Tool]:

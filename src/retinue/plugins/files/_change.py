@@ -60,6 +60,8 @@ def write_tool(permissions: Permissions, seen: Seen) -> Tool:
                 before, stat = old
                 data = _styled(content, before)
                 if data != before:
+                    if is_binary(before) and not seen.has(caller.id, real):
+                        raise ToolFailure("BINARY_FILE", f"{real} is a binary file; remove it first if it shall go")
                     seen.require(caller.id, real, before)
                     put_file(real, data, like=stat)
             seen.note(caller.id, real, data)

@@ -60,7 +60,9 @@ def read_tool(permissions: Permissions, seen: Seen) -> Tool:
         data = load(real)
         image = _image_type(data)
         if image is not None:
-            return _image(real, image, data)
+            shown = _image(real, image, data)
+            seen.note(caller.id, real, data)
+            return shown
         if is_binary(data):
             raise ToolFailure(
                 "BINARY_FILE", f"{real} is a binary file of {len(data)} bytes; it cannot be shown as text"

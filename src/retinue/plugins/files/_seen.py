@@ -44,6 +44,11 @@ class Seen:
             while len(files) > _MAX_FILES:
                 del files[next(iter(files))]
 
+    def has(self, session: SessionId, path: Path) -> bool:
+        """True if `session` has seen some content of `path`."""
+        with self._guard:
+            return path in self._sessions.get(session, {})
+
     def require(self, session: SessionId, path: Path, data: bytes) -> None:
         """`data` is what `session` last saw of `path`. Raises: ToolFailure `FILE_NOT_READ` or `FILE_CHANGED`."""
         with self._guard:
