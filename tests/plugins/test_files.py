@@ -140,6 +140,16 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(box: Too
     assert path.read_text() == "x"
 
 
+async def test_a_binary_file_is_overwritten_only_if_it_was_seen(box: ToolBox) -> None:
+    path = _file(box, "a.bin", b"\0\1")
+    assert (await box.refusal("write", path="a.bin", content="x")).name == "BINARY_FILE"
+    assert path.read_bytes() == b"\0\1"
+    dot = _file(box, "dot.png", PNG)
+    await box.call("read", path="dot.png")
+    await box.call("write", path="dot.png", content="x")
+    assert dot.read_text() == "x"
+
+
 async def test_a_new_time_stamp_alone_is_no_change(box: ToolBox) -> None:
     path = _file(box, "a.txt", "one")
     await box.call("read", path="a.txt")

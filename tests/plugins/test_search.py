@@ -144,15 +144,15 @@ async def test_links_are_not_followed_out_of_the_tree(box: ToolBox, tmp_path: Pa
 async def test_a_pattern_that_backtracks_for_ever_is_stopped(box: ToolBox) -> None:
     (box.caller.cwd / "bad.txt").write_text("a" * 60 + "b\n")
     (box.caller.cwd / "a.txt").write_text("a\n")
-    tools = ToolBox(file_tools(Permissions(), search_timeout_s=1.5), box.caller.cwd)
+    tools = ToolBox(file_tools(Permissions(), search_timeout_s=3), box.caller.cwd)
     text = await tools.text("grep", pattern=BACKTRACKS)
-    assert text.startswith("a.txt:1:a\n[stopped after 1.5 s")
+    assert text.startswith("a.txt:1:a\n[stopped after 3 s")
     assert _workers() == set()
 
 
 async def test_the_loop_stays_free_while_a_pattern_backtracks(box: ToolBox) -> None:
     (box.caller.cwd / "bad.txt").write_text("a" * 60 + "b\n")
-    tools = ToolBox(file_tools(Permissions(), search_timeout_s=1), box.caller.cwd)
+    tools = ToolBox(file_tools(Permissions(), search_timeout_s=3), box.caller.cwd)
     longest = 0.0
     async with anyio.create_task_group() as tg:
 
@@ -166,7 +166,7 @@ async def test_the_loop_stays_free_while_a_pattern_backtracks(box: ToolBox) -> N
         tg.start_soon(watch)
         await tools.text("grep", pattern=BACKTRACKS)
         tg.cancel_scope.cancel()
-    assert longest < 0.5
+    assert longest < 1.5
 
 
 async def test_a_cancelled_search_leaves_no_process(box: ToolBox) -> None:

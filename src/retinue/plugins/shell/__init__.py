@@ -1,0 +1,173 @@
+"""Running commands: the tool `bash`.
+
+A command runs in a process group of its own with an environment that holds no keys, and is ended as a whole. Nothing
+here confines it: under the permission `workspace-write` a command can do whatever the user can; a sandbox is another
+plugin.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+from msgspec import Meta, Struct
+
+from retinue.base.json import JSONObject
+from retinue.errors import BadInput, ToolFailure
+from retinue.host.host import Host
+from retinue.model.content import Text
+from retinue.plugins.permissions import PERMISSIONS, Permissions
+from retinue.plugins.shell.buffer import OutputBuffer
+from retinue.plugins.shell.environment import command_environment
+from retinue.plugins.shell.process import CommandRun, start_command
+from retinue.prompt.sections import Section
+from retinue.tools.function import tool
+from retinue.tools.output import spill_path
+from retinue.tools.tool import Tool, ToolContext, ToolResult
+
+__all__ = ["OPTIONS", "ShellConfig", "plugin", "sections", "shell_tools"]
+
+
+class ShellConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How commands run. Durations in seconds."""
+
+    timeout_s: float = 120.0
+    """Bound of a call that names none."""
+    max_timeout_s: float = 600.0
+    """The largest bound that a call may name."""
+    pass_env: tuple[str, ...] = ()
+    """Further environment variables that commands see; never keys."""
+
+
+OPTIONS = ShellConfig
+
+
+@asynccontextmanager
+async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
+    """The tool and its guidance are there. Raises: MissingSeam without permissions."""
+    home = host.options.home
+    tools = shell_tools(
+        host.require(PERMISSIONS, needed_by="shell"),
+        spill=None if home is None else home / "spill",
+        timeout_s=config.timeout_s,
+        max_timeout_s=config.max_timeout_s,
+        pass_env=config.pass_env,
+    )
+    with ExitStack() as stack:
+        for made in tools:
+            stack.enter_context(host.tools.add(made))
+        for section in sections():
+            stack.enter_context(host.prompt.add(section))
+        yield
+
+
+def shell_tools(
+    permissions: Permissions,
+    *,
+    spill: Path | None = None,
+    timeout_s: float = 120.0,
+    max_timeout_s: float = 600.0,
+    pass_env: Iterable[str] = (),
+) -> list[Tool]:
+    """`bash` within `permissions`. Long output is kept below the folder `spill`.
+
+    `timeout_s` is the bound of a call that names none, `max_timeout_s` the largest it may name; `pass_env` names
+    further environment variables for commands.
+
+    Raises: BadInput for bounds that make no sense; ConfigError for a provider's key.
+    """
+    if not 0 < timeout_s <= max_timeout_s < math.inf:
+        raise BadInput(
+            f"the bounds of commands must be 0 < timeout_s <= max_timeout_s, not {timeout_s}, {max_timeout_s}"
+        )
+    shell = shutil.which("bash")
+    argv = (shell, "--noprofile", "--norc", "-c") if shell else ("/bin/sh", "-c")
+    passed = frozenset(pass_env)
+    command_environment({}, passed=passed)
+
+    @tool
+    async def bash(
+        ctx: ToolContext,
+        command: Annotated[str, "The command line, as for `bash -c`.", Meta(min_length=1)],
+        timeout_s: Annotated[float, "Seconds after which it is stopped.", Meta(gt=0)] = timeout_s,
+        description: Annotated[str, "What it does, in a few words, for whoever watches."] = "",
+    ) -> ToolResult:
+        """Run a shell command in the working folder and return its output, standard output and error in one.
+
+        Every call is a new shell: folder changes and variables do not last. There is no terminal and no input, so
+        nothing interactive works. A failing command is shown with its exit code. When the command has ended, background
+        processes that it left are stopped. Long output is shown as head and tail, and kept in a file.
+        """
+        if ctx.caller is None:
+            raise ToolFailure("NO_CALLER", "bash needs a calling agent")
+        permissions.check_command(ctx.caller)
+        if timeout_s > max_timeout_s:
+            raise ToolFailure("INVALID_ARGS", f"timeout_s: at most {max_timeout_s:g}, got {timeout_s:g}")
+        output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key))
+        try:
+            run = await start_command(
+                (*argv, command),
+                cwd=ctx.caller.cwd,
+                env=command_environment(os.environ, passed=passed),
+                output=output,
+            )
+        except (OSError, ValueError) as error:
+            raise ToolFailure("NOT_STARTED", f"the command could not be started: {error}") from error
+        with anyio.move_on_after(timeout_s) as bound:
+            await run.finish()
+        return _result(run, timeout_s if bound.cancelled_caught else None, description)
+
+    return [bash]
+
+
+def _result(run: CommandRun, timed_out_s: float | None, description: str) -> ToolResult:
+    """A failing command is no failed call: its exit code is an answer, and often the one that was looked for."""
+    shown = run.output.text().strip("\n")
+    code = run.exit_code
+    notes: list[str] = []
+    if code is not None and code < 0 and timed_out_s is None:
+        notes.append(f"[ended by signal {_signal_name(-code)}]")
+    elif code and timed_out_s is None:
+        notes.append(f"[exit code: {code}]")
+    if run.stopped_others:
+        notes.append("[background processes that the command left were stopped]")
+    if run.left_others:
+        notes.append("[a process that detached itself still holds the output; it was not stopped]")
+    value: JSONObject = {
+        "exit_code": code,
+        "output_bytes": run.output.total_bytes,
+        "timed_out": timed_out_s is not None,
+    }
+    meta = {**value, "description": description} if description else value
+    if timed_out_s is None:
+        text = "\n".join([shown or "(no output)", *notes])
+        return ToolResult.text(text, value=value, meta=meta)
+    said = f"Error: the command ran longer than {timed_out_s:g} s and was stopped; its output until then:"
+    text = "\n".join([said, shown or "(no output)", *notes])
+    return ToolResult(content=(Text(text),), is_error=True, code="TIMEOUT", value=value, meta=meta)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def sections() -> list[Section]:
+    """Guidance for `bash`, shown while it is visible. Source: behaviour SP-07 for the order."""
+    return [Section(name="tool:bash", order=105, text=_BASH, tool="bash")]
+
+
+_BASH = """\
+Use `bash` to build, test and run things, and for version control. Work with absolute paths or paths in the working \
+folder rather than changing folders. Join commands that depend on each other with `&&`. Do not use it to read, change \
+or search files when a tool for that is at hand, and do not start what waits for input. Give a longer timeout when you \
+expect to need one, and look at the exit code before you rely on what a command did."""

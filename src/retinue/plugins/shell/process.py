@@ -1,0 +1,198 @@
+"""One command as a group of processes: started, watched, and ended as a whole.
+
+A `CommandRun` is what both a foreground call and a background task drive: whoever owns it awaits `finish()` in a task
+of its own, reads `output` meanwhile, and stops it by cancelling that task.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+from anyio.abc import Process
+from anyio.lowlevel import checkpoint
+
+from retinue.plugins.shell.buffer import OutputBuffer
+
+__all__ = ["CommandRun", "start_command"]
+
+_CHUNK_BYTES = 65_536
+_DRAIN_BYTES = 1_048_576
+"""How much is still taken from the pipe once nobody waits for more."""
+_LEAVE_S = 0.5
+"""How long what a command started may outlive it, and hold its output, before it counts as left behind."""
+_LINGERS_S = 0.16
+"""How long a group may linger before it is looked at whether it is dead and merely uncollected."""
+_TERM_S = 2.0
+"""From SIGTERM to SIGKILL."""
+_KILL_S = 1.0
+"""From SIGKILL to giving up: a process the kernel does not let die is not waited for."""
+
+
+async def start_command(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: OutputBuffer) -> CommandRun:
+    """The command runs in a session and process group of its own, without input; both outputs go to `output` in order.
+
+    The caller must `finish` it. Raises: OSError or ValueError if it cannot be started.
+    """
+    # Our own pipe: the loop's would make the end of the process wait for whoever else holds its output.
+    reading, writing = os.pipe()
+    try:
+        os.set_blocking(reading, False)
+        return CommandRun(await _open(argv, cwd, env, writing), reading, output)
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+
+
+async def _open(argv: Sequence[str], cwd: Path, env: Mapping[str, str], writing: int) -> Process:
+    # Shielded: if this were cancelled after the fork, nobody could stop the whole group.
+    with anyio.CancelScope(shield=True):
+        return await anyio.open_process(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+        )
+    raise AssertionError("a scope that nobody cancels lets its block end")
+
+
+class CommandRun:
+    """A started command. Made by `start_command`."""
+
+    def __init__(self, process: Process, reading: int, output: OutputBuffer) -> None:
+        self._process = process
+        self._reading = reading
+        self._ended = anyio.Event()
+        self.output = output
+        self.stopped_others = False
+        """After `finish`: the command left processes in its group, and they were stopped."""
+        self.left_others = False
+        """After `finish`: a process that left the group still holds the output; it was not stopped."""
+
+    @property
+    def pid(self) -> int:
+        """The command's process id, which is also its group's and its session's."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative for the signal that ended it."""
+        return self._process.returncode
+
+    async def finish(self) -> None:
+        """The command has ended, and so has everything in its group. Must be called exactly once.
+
+        Cancelling ends the group: SIGTERM, two seconds, SIGKILL. It takes three and a half seconds at most.
+        """
+        try:
+            async with anyio.create_task_group() as tg:
+                tg.start_soon(self._pump)
+                await self._process.wait()
+                with anyio.move_on_after(_LEAVE_S):
+                    await self._wait_gone()
+                    await self._ended.wait()
+                tg.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(_TERM_S + _KILL_S + 0.5, shield=True):
+                had_ended = self._process.returncode is not None
+                self.stopped_others = await self._stop() and had_ended
+                await self._process.wait()
+            self._drain()
+            self.left_others = not self._ended.is_set()
+            os.close(self._reading)
+            self.output.close()
+
+    async def _pump(self) -> None:
+        """Everything that came through the pipe is in `output`; the pipe has ended."""
+        while True:
+            try:
+                data = os.read(self._reading, _CHUNK_BYTES)
+            except BlockingIOError:
+                await anyio.wait_readable(self._reading)
+                continue
+            if not data:
+                self._ended.set()
+                return
+            if self.output.is_file_due(len(data)):
+                with anyio.CancelScope(shield=True):  # what was taken from the pipe is not lost
+                    await to_thread.run_sync(self.output.store, data)
+            self.output.add(data)
+            await checkpoint()
+
+    def _drain(self) -> None:
+        """What is in the pipe right now is in `output`, up to a bound."""
+        taken = 0
+        while taken < _DRAIN_BYTES and not self._ended.is_set():
+            try:
+                data = os.read(self._reading, _CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if data:
+                if self.output.is_file_due(len(data)):
+                    self.output.store(data)
+                self.output.add(data)
+                taken += len(data)
+            else:
+                self._ended.set()
+
+    async def _stop(self) -> bool:
+        """Nothing of the group lives, as far as that can be forced. True if there was something."""
+        if self._process.returncode is not None and not _lives(self.pid):
+            return False
+        for sign, patience_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _KILL_S)):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, sign)
+            with anyio.move_on_after(patience_s):
+                await self._wait_gone()
+                break
+        return True
+
+    async def _wait_gone(self) -> None:
+        """Return once nothing of the group lives. Asked again and again: the system tells nobody of a group's end."""
+        pause_s = 0.005
+        # A group that lingers may be dead and uncollected; finding that out costs a look at every process.
+        while _exists(self.pid) and (pause_s < _LINGERS_S or _lives(self.pid)):
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LINGERS_S)
+
+
+def _exists(group: int) -> bool:
+    """True if the group has a process, dead ones that nobody collected included."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _lives(group: int) -> bool:
+    """True if a process of the group runs. One that is dead and not yet collected by its parent does not count."""
+    if not _exists(group):
+        return False
+    try:
+        pids = [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return True
+    return any(_is_running_member(pid, group) for pid in pids)
+
+
+def _is_running_member(pid: str, group: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, _, pgrp = file.read().rpartition(b")")[2].split()[:3]
+    except OSError:
+        return False
+    return int(pgrp) == group and state not in (b"Z", b"X")
