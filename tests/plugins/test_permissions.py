@@ -110,6 +110,7 @@ def test_home_key_files_and_processes_are_closed_under_every_preset(
         "link/retinue.db",
         ".env",
         "hard",
+        "/proc",
         "/proc/self/environ",
         f"/proc/{os.getpid()}/mem",
         "/proc/self/task/../environ",

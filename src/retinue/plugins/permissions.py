@@ -142,7 +142,7 @@ class Permissions:
         excepted = not writing and any(_inside(real, folder) for folder in self._readable)
         if self._home is not None and not excepted and _inside(real, self._home):
             return "Retinue's own home is closed to agents"
-        if real.parts[:2] == ("/", "proc") and len(real.parts) > 2 and real.parts[2].isdigit():
+        if real.parts[:2] == ("/", "proc") and (len(real.parts) == 2 or real.parts[2].isdigit()):
             return "the kernel's files about processes are closed to agents"
         return ""
 
