@@ -9,6 +9,8 @@ from retinue.errors import BadInput, CorruptSession, SessionNotFound, UnknownEve
 from retinue.model.content import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, Usage
 from retinue.session.events import (
     EVENT_TYPES,
+    ActivationEnd,
+    ActivationStart,
     AssistantReply,
     Descriptor,
     EndSeed,
@@ -77,6 +79,8 @@ EVERY_PAYLOAD: list[Payload] = [
     SandboxMode("read-only", "user"),
     TaskStarted(task_id="bash-1", kind="bash", label="ls"),
     TaskEnded(task_id="bash-1", status="failed", detail="exit 1"),
+    ActivationStart(1),
+    ActivationEnd(epoch=1, outcome="completed", usage=Usage(input_tokens=3, requests=1), parked=2),
     Opaque("future/thing", {"a": [1, "two", None, True]}),
 ]
 

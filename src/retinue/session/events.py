@@ -18,6 +18,8 @@ from retinue.model.content import AssistantMessage, ToolMessage, Usage, UserMess
 
 __all__ = [
     "EVENT_TYPES",
+    "ActivationEnd",
+    "ActivationStart",
     "AssistantReply",
     "Descriptor",
     "EndReason",
@@ -199,6 +201,23 @@ class Descriptor(_Data, frozen=True, kw_only=True):
     max_tokens: int | None = None
 
 
+class ActivationStart(_Data, frozen=True):
+    """`subagent/activation`: a residency of this continuable child begins, the `epoch`-th."""
+
+    epoch: int
+
+
+class ActivationEnd(_Data, frozen=True, kw_only=True):
+    """`subagent/settled`: that residency ended so; the parent's notice is in the same transaction."""
+
+    epoch: int
+    outcome: str
+    detail: str | None = None
+    usage: Usage | None = None
+    parked: int = 0
+    """Messages that wait for somebody to resume the child."""
+
+
 class TaskStarted(_Data, frozen=True, kw_only=True):
     """`task/started`: background work of this session began, in this process alone."""
 
@@ -244,6 +263,8 @@ Payload: TypeAlias = (
     | RequestContext
     | Descriptor
     | SandboxMode
+    | ActivationStart
+    | ActivationEnd
     | TaskStarted
     | TaskEnded
     | Opaque
@@ -264,6 +285,8 @@ EVENT_TYPES: dict[str, type[Payload]] = {
     "request/context": RequestContext,
     "subagent/descriptor": Descriptor,
     "sandbox/mode": SandboxMode,
+    "subagent/activation": ActivationStart,
+    "subagent/settled": ActivationEnd,
     "task/started": TaskStarted,
     "task/ended": TaskEnded,
 }

@@ -9,6 +9,8 @@ from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession
 from retinue.model.content import AssistantMessage, Message, ToolMessage, Usage, UserMessage
 from retinue.session.events import (
+    ActivationEnd,
+    ActivationStart,
     AssistantReply,
     Descriptor,
     Event,
@@ -25,7 +27,7 @@ from retinue.session.events import (
     TurnStart,
 )
 
-__all__ = ["History", "OpenStep", "OpenTurn", "Turns", "descriptor", "seed_boundary", "total_usage"]
+__all__ = ["History", "OpenActivation", "OpenStep", "OpenTurn", "Turns", "descriptor", "seed_boundary", "total_usage"]
 
 
 class History:
@@ -98,17 +100,27 @@ class OpenTurn:
     """Times a process went on with it since its last finished step."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenActivation:
+    """A residency of a continuable child that has not settled; `seq` is that of its start."""
+
+    epoch: int
+    seq: int
+
+
 class Turns:
-    """Where the turns of a log stand. Raises CorruptSession for an event that cannot follow.
+    """Where the turns and activations of a log stand. Raises CorruptSession for an event that cannot follow.
 
     The rules are those that driving needs; `invariants` checks more.
     """
 
-    __slots__ = ("context", "header", "last", "open", "session_id", "usage")
+    __slots__ = ("activation", "context", "epochs", "header", "last", "open", "session_id", "usage")
 
     def __init__(self, session_id: SessionId) -> None:
         self.session_id = session_id
         self.last = 0
+        self.epochs = 0
+        self.activation: OpenActivation | None = None
         self.open: OpenTurn | None = None
         self.header: RequestHeader | None = None
         self.context: RequestContext | None = None
@@ -164,6 +176,15 @@ class Turns:
                 self.header = data.header
             case RequestContext():
                 self.context = data
+            case ActivationStart():
+                if self.activation is not None or data.epoch != self.epochs + 1:
+                    raise self._corrupt(event, f"activation {data.epoch} cannot start here")
+                self.epochs = data.epoch
+                self.activation = OpenActivation(data.epoch, event.seq)
+            case ActivationEnd():
+                if self.activation is None or self.activation.epoch != data.epoch or self.open is not None:
+                    raise self._corrupt(event, f"activation {data.epoch} cannot end here")
+                self.activation = None
             case _:
                 pass
 
