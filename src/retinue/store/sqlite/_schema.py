@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
+from errno import ENOTDIR
 from importlib.resources import files
 
 import apsw
@@ -60,9 +62,8 @@ def open_database(path: str, *, read_only: bool, migrations: Sequence[str] = MIG
 def _create_file(path: str) -> None:
     try:
         make_folder(os.path.dirname(path) or ".")
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        pass
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
         raise StoreFailure(f"the database {path!r} cannot be created: {error.strerror}; choose another path") from error
 
@@ -78,7 +79,7 @@ def make_folder(path: str) -> None:
         os.mkdir(path, 0o700)
     except FileExistsError:
         if not os.path.isdir(path):
-            raise
+            raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), path) from None
 
 
 def _recognise(path: str) -> bool:
@@ -87,14 +88,14 @@ def _recognise(path: str) -> bool:
     The header is read through SQLite's own file layer: closing a file that was opened by hand would drop the locks that
     another connection of this process holds on it.
     """
+    size = os.path.getsize(path)
+    if size == 0:
+        return True
     file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
     try:
-        size = file.xFileSize()
         header = file.xRead(100, 0) if size >= 100 else b""
     finally:
         file.xClose()
-    if size == 0:
-        return True
     mark = header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4]
     if not header.startswith(_MAGIC) or mark != APPLICATION_ID.to_bytes(4, "big"):
         raise StoreFailure(f"{path!r} is not a database of Retinue, so it is left alone; choose another path")
