@@ -194,12 +194,16 @@ class Agent:
         next turn. With it they are parked when the turn has ended. The first cause wins. Source: behaviour IN-33..38.
         """
         phase = self._phase
-        if not keep_mailbox and self.session.failure is None:
-            self._clear()
-            if not isinstance(phase, Idle):
+        try:
+            if not keep_mailbox and self.session.failure is None:
+                self._clear()
+        finally:
+            if not keep_mailbox and not isinstance(phase, Idle):
                 phase.wake = False
-        if isinstance(phase, Running | Maintenance):
-            phase.cancel(cause or Cause("user"))
+            if not keep_mailbox and isinstance(phase, Running):
+                phase.resumes = False
+            if isinstance(phase, Running | Maintenance):
+                phase.cancel(cause or Cause("user"))
 
     def _clear(self) -> None:
         mailbox = self.session.mailbox
@@ -322,6 +326,8 @@ class Agent:
             self._wake()
         elif was_aborted or isinstance(phase, Opening | Maintenance):
             phase.wake = True
+            if isinstance(phase, Running):
+                phase.resumes = phase.resumes or is_instruction(delivery)
 
     def discarded(self, rows: Sequence[PendingRow], reason: str) -> None:
         """Listeners know that these rows will never be read."""

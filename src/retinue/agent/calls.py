@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 
 from retinue.agent.phase import Running
 from retinue.base.ids import MessageId, derived_id
@@ -23,7 +24,7 @@ from retinue.tools.tool import CallKey, Tool, ToolContext, ToolResult
 if TYPE_CHECKING:
     from retinue.agent.agent import Agent
 
-__all__ = ["recover_calls", "result_event", "run_calls"]
+__all__ = ["NOT_DISPATCHED", "recover_calls", "result_event", "run_calls"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,11 @@ def _is_safe(agent: Agent, call: _Call) -> bool:
 
 
 async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
+    has_begun = False
+
     async def before_body(tool: Tool) -> None:
+        nonlocal has_begun
+        await anyio.lowlevel.checkpoint_if_cancelled()
         if tool.effect == "outside":
             context = call.context
             tx = agent.transaction()
@@ -108,6 +113,7 @@ async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
         if tool.effect == "outside":
             await agent.environment.sessions.confirm(agent.session.hold)
         ready()
+        has_begun = True
 
     tool = agent.tools.get(call.call.name)
     try:
@@ -121,13 +127,16 @@ async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
         result = await agent.environment.finish(tool, call.context, result)
     except anyio.get_cancelled_exc_class():
         if run.cause is not None and agent.session.failure is None:
-            _log(agent, call, _aborted(call))
+            _log(agent, call, _aborted(call) if has_begun else NOT_DISPATCHED)
         raise
     except ToolFailure as error:
         result = ToolResult.error(error.name, str(error))
     if run.cause is not None and not result.is_error:
         result = replace(_aborted(call), meta=result.meta, writes=result.writes)
     _log(agent, call, result)
+
+
+NOT_DISPATCHED = ToolResult.error("ABORTED_BEFORE_DISPATCH", "the turn ended before this call started")
 
 
 def _aborted(call: _Call) -> ToolResult:

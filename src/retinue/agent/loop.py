@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from retinue.agent.calls import recover_calls, result_event, run_calls
+from retinue.agent.calls import NOT_DISPATCHED, recover_calls, result_event, run_calls
 from retinue.agent.environment import PreStep, Reject, StepInput, TurnStopping
 from retinue.agent.phase import Cause, Running
 from retinue.agent.request import ask
@@ -119,6 +119,8 @@ class _Turn:
         """A step is open and its input logged; or the end of the turn, if nothing is owed."""
         turn = self.open
         is_owed = False
+        if self.run.cause is not None:
+            return self.aborted(self.run.cause)
         if turn is None:
             self.rows = self.session.mailbox.choose_for_turn()
         elif turn.refused:
@@ -198,7 +200,7 @@ class _Turn:
             payloads.append(TurnStart(self.number))
         elif turn.step is not None:
             payloads.extend(self.rest_of_step(turn.step))
-        if end.reason in ("aborted", "error"):
+        if end.reason in ("aborted", "error") and not self.run.resumes:
             end = _with_parked(end, tx.park(self.session))
         tx.append(self.session, *payloads, end)
         rows, self.rows = self.rows, ()
@@ -215,7 +217,7 @@ class _Turn:
             result = (
                 ToolResult.error("TOOL_OUTCOME_UNKNOWN", "it is not known whether this call had an effect")
                 if index in step.started
-                else ToolResult.error("ABORTED_BEFORE_DISPATCH", "the turn ended before this call started")
+                else NOT_DISPATCHED
             )
             payloads.append(result_event(self.number, step.number, index, calls[index].id, result))
         payloads.append(StepEnd(self.number, step.number))

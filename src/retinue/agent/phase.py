@@ -40,6 +40,8 @@ class Running:
     cause: Cause | None = None
     wake: bool = False
     """A wake that came after the abort, to be honoured when the activity has ended."""
+    resumes: bool = False
+    """An instruction came after the abort: the queue goes on behind it and is not parked."""
 
     def cancel(self, cause: Cause) -> None:
         """The activity ends as soon as it can."""

@@ -24,11 +24,10 @@ __all__ = ["Conversation", "ask"]
 class Conversation:
     """One agent's history in the wire form of one client. Grows with the log and is never encoded again."""
 
-    __slots__ = ("_client", "_header", "_logged_header", "_position", "_session", "_transcript")
+    __slots__ = ("_client", "_header", "_logged_header", "_position", "_transcript")
 
     def __init__(self) -> None:
         self._client: ModelClient | None = None
-        self._session: object = None
         self._transcript: Transcript | None = None
         self._position = 0
         self._header: tuple[str, tuple[ToolSpec, ...], object] | None = None
@@ -36,10 +35,9 @@ class Conversation:
 
     def transcript(self, agent: Agent, client: ModelClient) -> Transcript:
         """The whole history so far."""
-        if self._transcript is None or self._client is not client or self._session is not agent.session:
-            self._client, self._session = client, agent.session
+        if self._transcript is None or self._client is not client:
+            self._client = client
             self._transcript, self._position = client.transcript(), 0
-            self._header, self._logged_header = None, False
         messages = agent.session.history.messages
         if self._position < len(messages):
             self._transcript.extend(messages[self._position :])

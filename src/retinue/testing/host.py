@@ -16,14 +16,14 @@ from retinue.base.clock import Clock
 from retinue.base.ids import SessionId, new_session_id
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.session.events import SessionHeader
+from retinue.session.invariants import violations
 from retinue.session.store import SessionStore, SessionSummary
 from retinue.store.memory import MemoryStore
-from retinue.testing._balance import violations
 from retinue.testing.clock import FakeClock
 from retinue.testing.model import ScriptedModel
 from retinue.tools.tool import Tool
 
-__all__ = ["MODEL", "all_sessions", "audit", "scripted_host", "start_agent", "wait_at_rest"]
+__all__ = ["MODEL", "all_sessions", "audit", "resume_agent", "scripted_host", "start_agent", "wait_at_rest"]
 
 MODEL = "model-1"
 """The model name that agents of a scripted host use by default."""
@@ -78,6 +78,14 @@ async def start_agent(
     header = SessionHeader(id=id or new_session_id(), created_at=host.clock.now_ms(), cwd=str(host.environment.cwd))
     chosen = host.options.options if options is None else options.over(host.options.options)
     return await host.agents.create(Creation(header=header, options=chosen, label=label, setup=setup))
+
+
+async def resume_agent(
+    host: Host, id: SessionId, *, options: AgentOptions | None = None, setup: Setup | None = None
+) -> Agent:
+    """The live agent of a stored session; `options` as in `start_agent`."""
+    chosen = host.options.options if options is None else options.over(host.options.options)
+    return await host.agents.resume(id, options=chosen, setup=setup)
 
 
 async def wait_at_rest(host: Host) -> None:

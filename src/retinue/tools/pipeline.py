@@ -63,6 +63,7 @@ async def run_call(
 
     try:
         arguments = parse_arguments(raw_arguments)
+        tool.validate(arguments)
         return await chain.run(ToolRequest(tool=tool, arguments=arguments, context=context), inner)
     except Exception as error:
         if crossed and error is crossed[0]:
