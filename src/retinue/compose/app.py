@@ -10,17 +10,18 @@ from pathlib import Path
 from retinue.agent.agent import Agent
 from retinue.agent.registry import Creation
 from retinue.base.clock import Clock
-from retinue.base.ids import SessionId, new_session_id
+from retinue.base.ids import MessageId, SessionId, derived_id, new_message_id, new_session_id
 from retinue.compose.build import build
 from retinue.compose.config import Config, Overrides, load_config
 from retinue.compose.dotenv import with_dotenv
 from retinue.compose.run import Run
 from retinue.compose.tree import TreeAccount
-from retinue.errors import BadInput
+from retinue.errors import BadInput, IdConflict
 from retinue.host.host import Host
 from retinue.model.client import ModelClient
-from retinue.model.content import InputBlock
+from retinue.model.content import InputBlock, Text
 from retinue.session.events import SessionHeader, TurnEnd, TurnStart
+from retinue.session.rows import StoredRow
 from retinue.session.session import Session
 from retinue.session.store import SessionStore
 from retinue.tools.tool import Tool
@@ -66,11 +67,13 @@ class App:
         await agent.follow_up(task).wait()
         return Run(agent, tree, first=first)
 
-    async def resume(self, id: str, text: str | None = None) -> Run:
+    async def resume(self, id: str, text: str | None = None, *, key: str | None = None) -> Run:
         """The stored root session is live and at work: on what it owes, and on `text` after that.
 
         Without `text`, a session that owes nothing is told to go on if its last turn did not come to its end, and is
-        left alone if it did. Raises: SessionNotFound, BadInput for a session that is no root, SessionHeld.
+        left alone if it did. With `key`, the same text again is not sent again: the answer is the run of the first.
+        Raises: SessionNotFound, BadInput for a session that is no root, SessionHeld, IdConflict for a key that was
+        used with another text.
         """
         store = self.host.sessions.store
         known = await store.resolve(id)
@@ -79,16 +82,30 @@ class App:
             raise BadInput(
                 f"session {known!r} is a child of {summary.header.parent_session!r}; resume its root instead"
             )
+        if key is not None and text is None:
+            raise BadInput("a key makes sending a text repeatable; give the text as well")
         tree = await self._tree(known)
         agent = await self.host.agents.resume(known, options=self.host.options.options)
         session = agent.session
+        message = new_message_id() if key is None else MessageId(derived_id("message", known, key))
         first = _newest_turn(session)
         if text is not None:
-            await agent.follow_up(text).wait()
             first = session.next_seq if session.turns.open is None else first
+            earlier = await self._sent(known, message, text) if key is not None else None
+            if earlier is not None and earlier.state != "pending":
+                return Run(agent, tree, first=_start_of(session, earlier.turn))
+            await agent.send(text, id=message).wait()
         elif agent.status == "idle" and session.turns.last and not _is_complete(session):
             await agent.follow_up(GO_ON).wait()
         return Run(agent, tree, first=first)
+
+    async def _sent(self, id: SessionId, message: MessageId, text: str) -> StoredRow | None:
+        """The row of an earlier send with that message id. Raises: IdConflict if it said something else."""
+        rows = await self.host.sessions.store.read_rows(id)
+        row = next((row for row in rows if row.delivery.id == message), None)
+        if row is not None and row.delivery.message.content != (Text(text),):
+            raise IdConflict(f"the key was used before in session {id!r}, with another text; use a new key")
+        return row
 
     async def close(self, agent: Agent) -> None:
         """The agent is disposed; its session stays and can be resumed."""
@@ -154,6 +171,12 @@ def _absolute(folder: str | Path | None) -> Path:
 def _newest_turn(session: Session) -> int:
     """The seq at which the newest turn starts; the end of the log if there is none."""
     starts = (event.seq for event in reversed(session.events) if isinstance(event.data, TurnStart))
+    return next(starts, session.next_seq)
+
+
+def _start_of(session: Session, turn: int | None) -> int:
+    """The seq at which that turn starts; the end of the log if it never did."""
+    starts = (e.seq for e in session.events if isinstance(e.data, TurnStart) and e.data.turn == turn)
     return next(starts, session.next_seq)
 
 

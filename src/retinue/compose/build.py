@@ -13,8 +13,9 @@ from msgspec import Struct
 from retinue.agent.environment import AgentOptions
 from retinue.base.clock import Clock, SystemClock
 from retinue.base.json import JSON
-from retinue.compose.config import Config, default_home
+from retinue.compose.config import Config
 from retinue.compose.keys import read_options
+from retinue.compose.stores import home_of, open_store
 from retinue.errors import ConfigError
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.model.client import ModelClient
@@ -23,7 +24,7 @@ from retinue.prompt.sections import Section
 from retinue.session.store import SessionStore
 from retinue.subagent.child import PERSONA_ORDER, PERSONA_SECTION
 
-__all__ = ["PLUGINS", "build", "home_of", "model_options", "open_store", "store_path"]
+__all__ = ["PLUGINS", "build", "model_options"]
 
 PLUGINS = ("permissions", "output", "files", "shell", "subagent")
 """Plugins that ship with Retinue, in the order in which they are loaded."""
@@ -33,28 +34,6 @@ class _PluginModule(Protocol):
     OPTIONS: type[Struct]
 
     def plugin(self, host: Host, config: Any, /) -> AbstractAsyncContextManager[None]: ...
-
-
-def home_of(config: Config, environ: Mapping[str, str]) -> Path:
-    """Absolute folder for state."""
-    return Path(config.home).expanduser().absolute() if config.home else default_home(environ)
-
-
-def store_path(config: Config, environ: Mapping[str, str]) -> Path:
-    """The database file. Raises: ConfigError for a store that this version does not know."""
-    url = config.store.url
-    if url is None:
-        return home_of(config, environ) / "retinue.db"
-    if url.startswith("sqlite:///"):
-        return Path(url.removeprefix("sqlite:///")).expanduser().absolute()
-    raise ConfigError(f"store.url {url!r} is not supported; write sqlite:///PATH")
-
-
-def open_store(config: Config, environ: Mapping[str, str], clock: Clock, *, read_only: bool = False) -> SessionStore:
-    """The configured store. Raises: StoreFailure, SchemaTooNew."""
-    from retinue.store.sqlite import SqliteStore
-
-    return SqliteStore.open(store_path(config, environ), clock, read_only=read_only)
 
 
 def model_options(config: Config) -> AgentOptions:

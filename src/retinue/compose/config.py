@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from retinue.base.json import JSON, JSONObject
 from retinue.compose.bundles import BUNDLES
@@ -69,8 +68,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Options by plugin name; `null` leaves a plugin of the bundle out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides:
+class Overrides(Struct, frozen=True, kw_only=True):
     """What a caller decides over file and environment. None = says nothing."""
 
     config_file: Path | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,16 +14,24 @@ from retinue.agent.phase import Cause
 from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
-from retinue.compose.tree import AgentLine, TreeAccount
+from retinue.compose.tree import AgentLine, TreeAccount, usage_object
 from retinue.errors import error_record
 from retinue.model.chunks import TextDelta
 from retinue.model.content import Usage
-from retinue.session.events import ErrorRecord, Event, TurnEnd
+from retinue.session.events import ErrorRecord, TurnEnd
 from retinue.session.folds import total_usage
-from retinue.session.session import Session
-from retinue.subagent.outcome import Ending, outcome
+from retinue.subagent.outcome import Ending, Outcome, outcome
 
 __all__ = ["Result", "Run", "Withdrawn"]
+
+
+_ENDINGS: Mapping[Ending, str] = {
+    "max-tokens": "the last reply hit its ceiling of output tokens and is not whole",
+    "refusal": "the model declined to answer, or a hook refused the turn",
+    "aborted": "the turn was cancelled before it was done",
+    "timeout": "the time limit was reached before the turn was done",
+    "over-budget": "the token limit was reached before the turn was done",
+}
 
 
 class Withdrawn(str):
@@ -45,7 +53,10 @@ class Result:
     agents: tuple[AgentLine, ...]
     abandoned: tuple[str, ...] = ()
     """Ids of agents and tasks that were still at work."""
+    stopped: tuple[str, ...] = ()
+    """Ids of agents and tasks that were stopped on purpose, because the root was done."""
     error: ErrorRecord | None = None
+    """Why the outcome is not `completed`."""
 
     @property
     def text(self) -> str:
@@ -72,19 +83,9 @@ class Result:
                 for line in self.agents
             ],
             "abandoned": list(self.abandoned),
+            "stopped": list(self.stopped),
             "error": None if self.error is None else {"code": self.error.code, "message": self.error.message},
         }
-
-
-def usage_object(usage: Usage) -> JSONObject:
-    """Usage as the command line shows it."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "cost_usd": usage.cost_usd,
-        "requests": usage.requests,
-    }
 
 
 class Run:
@@ -92,7 +93,8 @@ class Run:
 
     def __init__(self, agent: Agent, tree: TreeAccount, *, first: int) -> None:
         self.agent = agent
-        self._tree = tree
+        self.tree = tree
+        """What the agents below the root have used and become so far."""
         self._first = first
 
     @property
@@ -101,32 +103,48 @@ class Run:
         return self.agent.id
 
     async def result(self) -> Result:
-        """What the run came to, once the agent owes nothing. A failed run is a result, not an exception.
+        """What the run came to, once the agent owes nothing and its log is durable.
 
-        Cancelling ends the wait and leaves the agent at work.
+        A failed run is a result, not an exception. Cancelling ends the wait and leaves the agent at work. Raises:
+        StoreFailure if the disk did not confirm.
         """
         await self.agent.wait_idle()
-        return self._result()
+        await self.agent.environment.sessions.writer.durable()
+        return self.so_far()
 
     def cancel(self, kind: Literal["user", "limit"] = "user", detail: str | None = None) -> None:
         """The current turn ends as soon as it can; what is queued stays and can be resumed."""
         self.agent.cancel(Cause(kind, detail), keep_mailbox=True)
 
-    def _result(self) -> Result:
+    def so_far(self) -> Result:
+        """What the log says now, also while the run is at work."""
         session = self.agent.session
         came_to = outcome(session.events, first=self._first)
         failure = self.agent.failure
-        error = _last_error(session, self._first)
-        if failure is not None:
-            error = ErrorRecord(*error_record(failure))
+        ending: Ending = "error" if failure is not None else came_to.ending
+        error = ErrorRecord(*error_record(failure)) if failure is not None else self._error(came_to)
         return Result(
             session_id=session.id,
-            outcome="error" if failure is not None else came_to.ending,
+            outcome=ending,
             output=came_to.text,
-            usage=total_usage(session.events) + self._tree.usage,
-            agents=self._tree.agents,
+            usage=total_usage(session.events) + self.tree.usage,
+            agents=self.tree.agents,
             error=error,
         )
+
+    def _error(self, came_to: Outcome) -> ErrorRecord | None:
+        """Why it did not complete: the error of its last turn, or its ending in words."""
+        if came_to.ending == "completed":
+            return None
+        for event in reversed(self.agent.session.events):
+            if event.seq < self._first:
+                break
+            if isinstance(event.data, TurnEnd):
+                if event.data.error is not None:
+                    return event.data.error
+                break
+        words = _ENDINGS.get(came_to.ending) or came_to.diagnostic or "it did not complete"
+        return ErrorRecord(came_to.ending.upper().replace("-", "_"), words)
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """Visible text of the root as it streams, from now until the run is over.
@@ -169,17 +187,3 @@ def _listening(agent: Agent, put: Callable[[str], Any]) -> Generator[None]:
 
     with agent.bus.on(ChunkArrived, chunk), agent.bus.on(ChunksWithdrawn, withdrawn):
         yield
-
-
-def _last_error(session: Session, first: int) -> ErrorRecord | None:
-    """The error of the newest turn that ended in this run, if it ended in one."""
-    events: Sequence[Event] = session.events
-    for event in reversed(events):
-        if event.seq < first:
-            break
-        if isinstance(event.data, TurnEnd):
-            end = event.data
-            if end.error is None and end.reason in ("blocked", "aborted"):
-                return ErrorRecord(end.reason.upper(), end.detail or end.cause or end.reason)
-            return end.error
-    return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from retinue.base.ids import SessionId
+from retinue.base.json import JSONObject
 from retinue.model.content import Usage
 from retinue.session.events import AssistantReply, Descriptor, Event, SessionHeader
 from retinue.session.folds import descriptor, total_usage
@@ -13,11 +15,21 @@ from retinue.session.session import Session
 from retinue.session.store import SessionStore
 from retinue.subagent.outcome import Ending, outcome
 
-__all__ = ["AgentLine", "TreeAccount"]
+__all__ = ["AgentLine", "TreeAccount", "usage_object"]
 
 
-@dataclass(slots=True)
-class AgentLine:
+def usage_object(usage: Usage) -> JSONObject:
+    """Usage as the command line shows it."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "cost_usd": usage.cost_usd,
+        "requests": usage.requests,
+    }
+
+
+class AgentLine(Struct):
     """One agent of a tree, below its root."""
 
     id: SessionId

@@ -161,18 +161,24 @@ async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> 
     """A running host. It owns `store` from here on and closes it.
 
     Leaving stops every driver where it is and writes what was submitted: turns stay open in their logs and go on after
-    the next resume, as after a crash. Raises on leaving: what a driver's own failure raised, if one was not contained.
+    the next resume, as after a crash. Raises on leaving: what the block raised, as it is; else what a driver's own
+    failure raised, in a group, if one was not contained.
     """
     host: Host | None = None
+    failure: Exception | None = None
     try:
         async with anyio.create_task_group() as group:
             host = Host(store, clock, group.start_soon, options)
             group.start_soon(host.sessions.keep_leases)
             try:
                 yield host
+            except Exception as error:
+                failure = error  # raised below, since the task group would wrap it
             finally:
                 host.agents.is_suspending = True
                 group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
     finally:
         with anyio.CancelScope(shield=True):
             if host is not None:

@@ -1,0 +1,1 @@
+"""One module per command; `retinue.cli.group` names them and imports the one that runs."""

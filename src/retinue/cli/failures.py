@@ -1,0 +1,44 @@
+"""What failures look like on a terminal, and which exit code they have."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+from retinue.errors import (
+    AlreadyExists,
+    BadInput,
+    IdConflict,
+    ModelNotConfigured,
+    NotFound,
+    RetinueError,
+    error_record,
+)
+
+__all__ = ["described", "exit_code", "report", "say"]
+
+_USAGE = (BadInput, NotFound, AlreadyExists, IdConflict)
+_HINT = "; to see delegation at work without a key: retinue demo"
+
+
+def exit_code(error: Exception) -> int:
+    """2 for what the caller can fix on the command line or in the configuration, 1 for everything else."""
+    return 2 if isinstance(error, _USAGE) else 1
+
+
+def described(error: Exception) -> tuple[str, str]:
+    """The (code, message) that people read."""
+    code, message = error_record(error)
+    return code, message + _HINT if isinstance(error, ModelNotConfigured) else message
+
+
+def say(code: str, message: str) -> None:
+    """One line on stderr: `retinue: CODE: message`. A stderr that is gone is no reason to fail."""
+    with suppress(OSError):
+        print(f"retinue: {code}: {message}", file=sys.stderr)
+
+
+def report(error: RetinueError) -> int:
+    """The error is on stderr; the answer is the exit code."""
+    say(*described(error))
+    return exit_code(error)

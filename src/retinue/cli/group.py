@@ -1,0 +1,84 @@
+"""The `retinue` command: which sub-commands there are, without importing them, and what their failures print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from retinue import __version__
+from retinue.cli.options import collected, common_options
+from retinue.errors import RetinueError
+
+__all__ = ["COMMANDS", "retinue", "run_command"]
+
+COMMANDS = {
+    "run": "Work on one task and print the answer.",
+    "resume": "Go on with a stored session.",
+    "demo": "See delegation at work, without a key.",
+    "sessions": "List the stored root sessions.",
+    "tree": "Show a session and its descendants.",
+    "log": "Show the turns and steps of a session.",
+}
+"""Every sub-command and what it is for; each is `command` of the module of its name in `retinue.cli.commands`."""
+
+
+class _Lazy(click.Group):
+    """A group whose commands are imported when they run, never to list them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return import_module(f"retinue.cli.commands.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", prog_name="retinue", message="%(prog)s %(version)s")
+@common_options
+@click.pass_context
+def retinue(ctx: click.Context, **options: object) -> None:
+    """Agents that hand work to child agents, and are told what became of every one.
+
+    Common options may stand before or after the command. Each can also be set in the environment (RETINUE_MODEL,
+    RETINUE_HOME, ...) and, where it makes sense, in retinue.yaml.
+    """
+    ctx.obj = collected(options)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """The exit code of the command; what it failed with is on stderr."""
+    try:
+        answer = retinue.main(list(arguments), prog_name="retinue", standalone_mode=False)
+        return answer if isinstance(answer, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
+    except click.ClickException as error:
+        from retinue.cli.failures import say
+
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f" (see {context.command_path} --help)" if context is not None else ""
+        say("USAGE", f"{error.format_message()}{hint}")
+        return 2
+    except click.Abort:
+        return 130
+    except RetinueError as error:
+        from retinue.cli.failures import report
+
+        if os.environ.get("RETINUE_DEBUG"):
+            raise
+        return report(error)
+    except BrokenPipeError:
+        # Whoever read the output has gone: there is nobody to tell, and the interpreter must not try again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1

@@ -1,0 +1,1 @@
+"""Work without a person at a terminal: `run`, `resume` and `demo`."""

@@ -1,0 +1,104 @@
+"""The live tree on a terminal. Frames are drawn in a helper thread: a terminal that is paused stops no agent."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+from anyio import to_thread
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from retinue.cli.headless.watch import Line, Watch
+from retinue.cli.text import duration, tokens
+
+__all__ = ["frame", "live_tree"]
+
+_FRAME_S = 0.2
+_MARKS = {True: ("●", "cyan"), False: ("○", "dim")}
+
+
+@asynccontextmanager
+async def live_tree(watch: Watch) -> AsyncGenerator[None]:
+    """The tree of `watch` is drawn and redrawn while the context is open; its last state stays."""
+    console = Console(file=sys.stderr)
+    live = Live(console=console, auto_refresh=False, redirect_stdout=False, vertical_overflow="crop")
+
+    async def draw() -> None:
+        while True:
+            await to_thread.run_sync(_update, live, frame(watch, console.height), abandon_on_cancel=True)
+            await anyio.sleep(_FRAME_S)
+
+    live.start()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(draw)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+    finally:
+        live.update(frame(watch, console.height))
+        live.stop()
+
+
+def _update(live: Live, text: Text) -> None:
+    live.update(text, refresh=True)
+
+
+def frame(watch: Watch, height: int) -> Text:
+    """The tree in at most `height` lines; of more agents, those at work are shown first."""
+    lines = list(_in_order(watch))
+    room = max(height - 2, 3)
+    hidden = 0
+    if len(lines) > room:
+        keep = sorted(range(len(lines)), key=lambda i: (not lines[i].is_working, i))[:room]
+        hidden = len(lines) - room
+        lines = [lines[i] for i in sorted(keep)]
+    text = Text("\n").join(_line(line) for line in lines)
+    if hidden:
+        text.append(f"\n… and {hidden} more", style="dim")
+    return text
+
+
+def _in_order(watch: Watch) -> list[Line]:
+    """Parents before their children, siblings in the order in which they began."""
+    children: dict[object, list[Line]] = {}
+    for line in list(watch.lines.values()):
+        children.setdefault(line.parent if line.parent in watch.lines else None, []).append(line)
+    ordered: list[Line] = []
+    todo = list(reversed(children.get(None, [])))
+    while todo:
+        line = todo.pop()
+        ordered.append(line)
+        todo.extend(reversed(children.get(line.id, [])))
+    return ordered
+
+
+def _line(line: Line) -> Text:
+    mark, style = _MARKS[line.is_working]
+    if line.state is not None:
+        mark, style = ("✓", "green") if line.state == "completed" else ("✗", "red")
+    text = Text("  " * line.depth, no_wrap=True, overflow="ellipsis")
+    text.append(mark, style=style)
+    text.append(f" {line.label or line.id}", style="bold" if line.parent is None else "")
+    text.append(f"  {_doing(line)}", style="red" if line.state not in (None, "completed") else "dim")
+    used = line.usage.input_tokens + line.usage.output_tokens
+    end_ms = line.ended_ms or int(time.time() * 1000)
+    elapsed = duration((end_ms - line.started_ms) / 1000) if line.started_ms else ""
+    text.append(f"  {tokens(used)}  {elapsed}", style="dim")
+    return text
+
+
+def _doing(line: Line) -> str:
+    if line.state is not None:
+        return line.state
+    if line.calls:
+        names = list(line.calls.values())
+        counted = {name: names.count(name) for name in names}
+        return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.items())
+    return "thinking" if line.is_asking else "working" if line.is_working else "waiting"

@@ -1,0 +1,82 @@
+"""Progress of headless work on stderr: a live tree on a terminal, a few plain lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+from retinue.cli.headless.watch import Line, Watch
+from retinue.session.events import TurnEnd, TurnStart
+
+__all__ = ["Progress", "restore", "say"]
+
+
+class Progress:
+    """What people see while work goes on. Every line goes to stderr at once and a stderr that is gone is ignored."""
+
+    def __init__(self, *, live: bool) -> None:
+        self.watch = Watch()
+        self._is_live = live and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncGenerator[None]:
+        """What the watch observes is shown, and warnings of the library beside it."""
+        with _warnings():
+            if self._is_live:
+                from retinue.cli.headless.live import live_tree
+
+                async with live_tree(self.watch):
+                    yield
+            else:
+                self.watch.on_turn(_plain)
+                yield
+
+    def announce(self) -> None:
+        """People know the session's id."""
+        say(f"session {self.watch.root}")
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def restore() -> None:
+    """The terminal has its cursor again, for a process that ends in the middle of a live tree."""
+    if sys.stderr.isatty():
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), b"\x1b[?25h")
+
+
+def _plain(line: Line, what: TurnStart | TurnEnd) -> None:
+    if line.parent is None:
+        return
+    name = f"{line.label} ({line.id})" if line.label else line.id
+    say(f"{'started' if isinstance(what, TurnStart) else line.state} {name}")
+
+
+class _Shown(logging.Handler):
+    """Log records as lines of ours; tracebacks only with RETINUE_DEBUG."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"retinue: {record.levelname.lower()}: {record.getMessage()}")
+        if record.exc_info and os.environ.get("RETINUE_DEBUG"):
+            say(logging.Formatter().formatException(record.exc_info))
+
+
+class _warnings:
+    """Records of the `retinue` logger are shown while the context is open."""
+
+    def __init__(self) -> None:
+        self._handler = _Shown(logging.WARNING)
+        self._logger = logging.getLogger("retinue")
+
+    def __enter__(self) -> None:
+        self._logger.addHandler(self._handler)
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self._handler)

@@ -1,0 +1,201 @@
+"""Headless work from its first moment to its exit code: open, begin, wait or stop, say what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from dataclasses import replace
+from typing import TypeAlias
+
+import anyio
+
+from retinue.agent.phase import Cause
+from retinue.base.ids import SessionId, new_session_id
+from retinue.base.json import JSONObject
+from retinue.cli.failures import described, exit_code, say
+from retinue.cli.headless import progress
+from retinue.cli.headless.budget import limit_tokens
+from retinue.cli.headless.control import Control
+from retinue.cli.headless.job import Job
+from retinue.cli.headless.output import Output
+from retinue.cli.headless.progress import Progress
+from retinue.compose import app as compose
+from retinue.compose.app import App
+from retinue.compose.dotenv import with_dotenv
+from retinue.compose.run import Result, Run
+from retinue.compose.tree import usage_object
+from retinue.errors import RetinueError
+from retinue.model.content import Usage
+
+__all__ = ["Opener", "open_configured", "perform"]
+
+Opener: TypeAlias = Callable[[Job], AbstractAsyncContextManager[App]]
+
+_RESUMABLE = ("aborted", "timeout", "over-budget")
+
+
+def open_configured(job: Job) -> AbstractAsyncContextManager[App]:
+    """The Retinue that the command line configures. Raises: ConfigError."""
+    folder = job.common.folder
+    config = job.common.load(with_dotenv(os.environ, folder))
+    return compose.open(config=config, cwd=folder)
+
+
+def perform(job: Job, opener: Opener = open_configured) -> int:
+    """The job is done, its result is on stdout; the answer is the exit code."""
+    work = _Work(job, opener)
+    try:
+        return anyio.run(work.perform)
+    except KeyboardInterrupt:  # before signals were ours
+        work.stopped_early()
+        return 130
+    except SystemExit:
+        work.stopped_early()
+        raise
+
+
+class _Work:
+    """One job."""
+
+    def __init__(self, job: Job, opener: Opener) -> None:
+        self.job = job
+        self.opener = opener
+        self.root: SessionId | None = None
+        self.is_stored = False
+        """There is a session of that id."""
+        self.run: Run | None = None
+        self.output = Output(job.output, self.output_closed)
+        self.progress = Progress(live=job.output != "jsonl")
+        self.control: Control | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def output_closed(self) -> None:
+        """Called from another thread: nobody reads stdout any more."""
+        if self.control is not None and self.loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nothing is left to stop
+                self.loop.call_soon_threadsafe(self.control.stop, Cause("user", "output closed"))
+
+    def stopped_early(self) -> None:
+        """The result of a run that a signal ended before anything began."""
+        self.output.result(self.nothing("aborted", "INTERRUPTED", "it was interrupted before it began"))
+        self.output.flush(1.0)
+
+    def at_once(self, code: int) -> None:
+        """The second signal: the process ends now."""
+        self.output.result(self.nothing("aborted", "INTERRUPTED", "it was ended at once"))
+        self.output.flush(0.2)
+        progress.restore()
+        os._exit(code)
+
+    async def perform(self) -> int:
+        """The exit code, with everything said."""
+        self.loop = asyncio.get_running_loop()
+        self.control = control = Control(self.at_once)
+        code = 1
+        async with anyio.create_task_group() as group:
+            await group.start(control.listen)
+            if self.job.timeout_s is not None:
+                group.start_soon(control.expire, self.job.timeout_s)
+            code = await self.guarded(control)
+            if not await self.output.finish():
+                say("OUTPUT_CLOSED", "nobody reads the output any more")
+                code = code or 1
+            group.cancel_scope.cancel()
+        return control.exit_code or code
+
+    async def guarded(self, control: Control) -> int:
+        """The exit code; whatever happened, the result is written."""
+        result: Result | None = None
+        try:
+            with control.startup:
+                result = await self.work(control)
+        except RetinueError as error:
+            if os.environ.get("RETINUE_DEBUG"):
+                raise
+            code, message = described(error)
+            self.output.result(self.nothing("error", code, message))
+            say(code, message)
+            return exit_code(error)
+        if result is None:
+            is_limit = control.cause is not None and control.cause.kind == "limit"
+            why = "TIMEOUT" if is_limit else "INTERRUPTED"
+            self.output.result(
+                self.nothing("timeout" if is_limit else "aborted", why, "it was stopped before it began")
+            )
+            say(why, "it was stopped before it began")
+            return 1
+        self.output.result(result.as_object())
+        return self.explain(result, control)
+
+    async def work(self, control: Control) -> Result | None:
+        """What the run came to, with everything closed behind it; None if it was stopped before it began."""
+        job = self.job
+        result: Result | None = None
+        async with self.opener(job) as app:
+            with ExitStack() as stack:
+                stack.enter_context(self.output.following(app.host, lambda: self.root, stream=job.stream))
+                stack.enter_context(app.host.sessions.observe(self.progress.watch.observe, durable=True))
+                if job.max_tokens is not None:
+                    spent = Cause("limit", "over-budget")
+                    stack.enter_context(
+                        limit_tokens(app.host, lambda: self.run, job.max_tokens, lambda: control.stop(spent))
+                    )
+                async with self.progress.shown():
+                    self.run = await self.begin(app)
+                    control.attach(self.run, app.host.agents)
+                    with anyio.CancelScope(shield=True):
+                        result = await self.come_to(self.run, control)
+        return result
+
+    async def come_to(self, run: Run, control: Control) -> Result:
+        """The result, once nobody works any more or has to stop."""
+        left, on_purpose = await control.finished(self.job.on_finish, self.job.drain_timeout_s)
+        result = await run.result() if run.agent.status == "idle" else run.so_far()
+        return replace(result, stopped=left) if on_purpose else replace(result, abandoned=left)
+
+    async def begin(self, app: App) -> Run:
+        """The run is at work, and people know its id."""
+        job = self.job
+        if job.session is None:
+            self.begins(new_session_id())
+            agent = await app.agent(id=self.root)
+            self.is_stored = True
+            self.progress.announce()
+            return await app.run(job.task or "", agent=agent)
+        self.begins(await app.host.sessions.store.resolve(job.session))
+        self.is_stored = True
+        self.progress.announce()
+        return await app.resume(self.root or job.session, job.task, key=job.key)
+
+    def begins(self, root: SessionId) -> None:
+        """Events of that tree are the run's."""
+        self.root = self.progress.watch.root = root
+
+    def explain(self, result: Result, control: Control) -> int:
+        """The exit code, with what people must know on stderr."""
+        if result.error is not None:
+            say(result.error.code, result.error.message)
+        if result.outcome in _RESUMABLE or control.signal is not None:
+            progress.say(f"go on with: retinue resume{self.job.common.place} {result.session_id}")
+        if result.outcome != "completed":
+            return 1
+        if result.abandoned:
+            say("ABANDONED", f"still at work when the wait ended: {', '.join(result.abandoned)}")
+            return 3
+        return 0
+
+    def nothing(self, outcome: str, code: str, message: str) -> JSONObject:
+        """The result object where there is no result."""
+        return {
+            "type": "result",
+            "session_id": self.root if self.is_stored else None,
+            "outcome": outcome,
+            "output": "",
+            "usage": usage_object(Usage()),
+            "agents": [],
+            "abandoned": [],
+            "stopped": [],
+            "error": {"code": code, "message": message},
+        }

@@ -1,0 +1,1 @@
+"""Read-only views: text made from stored logs alone."""

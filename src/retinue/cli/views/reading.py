@@ -1,0 +1,69 @@
+"""Reading a home without driving anything: the store opened for reading, no lease, no model client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from retinue.base.clock import SystemClock
+from retinue.base.ids import SessionId
+from retinue.cli.options import Common
+from retinue.compose.dotenv import with_dotenv
+from retinue.compose.stores import open_store, store_path
+from retinue.errors import SessionNotFound
+from retinue.session.store import SessionStore, SessionSummary, StoredSession
+
+__all__ = ["Node", "found", "reading", "stored_tree"]
+
+
+@asynccontextmanager
+async def reading(common: Common) -> AsyncGenerator[SessionStore | None]:
+    """The configured store, for reading only; None if there is no database yet. Raises: ConfigError, StoreFailure."""
+    environ = with_dotenv(os.environ, common.folder)
+    config = common.load(environ)
+    path = store_path(config, environ)
+    if not path.exists() or not path.stat().st_size:
+        yield None
+        return
+    store = open_store(config, environ, SystemClock(), read_only=True)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+async def found(store: SessionStore | None, id: str) -> tuple[SessionStore, SessionId]:
+    """The store and the session that `id`, or a unique prefix, names. Raises: SessionNotFound, BadInput."""
+    if store is None:
+        raise SessionNotFound(f"no session {id!r} is stored here: there is no database in this home yet")
+    return store, await store.resolve(id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A stored session and its place in a tree."""
+
+    summary: SessionSummary
+    stored: StoredSession
+    depth: int
+    """0 for the session that was asked for."""
+    is_last: tuple[bool, ...]
+    """For each level below the first: whether this branch is the last of its parent."""
+
+
+async def stored_tree(store: SessionStore, top: SessionId) -> list[Node]:
+    """`top` and its delegated descendants, parents before children, siblings oldest first. Raises: CorruptSession."""
+    result: list[Node] = []
+    todo: list[tuple[SessionId, tuple[bool, ...]]] = [(top, ())]
+    while todo:
+        id, place = todo.pop()
+        summary = await store.summary(id)
+        if summary is None:
+            continue
+        result.append(Node(summary=summary, stored=await store.read(id), depth=len(place), is_last=place))
+        children = [child for child in await store.children(id) if child.header.origin == "subagent"]
+        last = len(children) - 1
+        todo.extend((child.header.id, (*place, i == last)) for i, child in reversed(list(enumerate(children))))
+    return result

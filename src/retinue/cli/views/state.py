@@ -1,0 +1,72 @@
+"""In a few words: how a stored session stands."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from retinue.base.json import JSONObject
+from retinue.compose.tree import usage_object
+from retinue.model.content import UserMessage, text_of
+from retinue.session.events import AssistantReply, Event, TurnEnd
+from retinue.session.folds import descriptor, total_usage
+from retinue.session.store import SessionSummary, StoredSession
+from retinue.subagent.outcome import turn_ending
+
+__all__ = ["clock_time", "label", "session_object", "state", "title"]
+
+
+def state(summary: SessionSummary, stored: StoredSession) -> str:
+    """`open` while a turn has no end (it works, or its process ended), else how the last turn ended."""
+    if summary.open_turn is not None:
+        return "open"
+    ends = (event.data for event in reversed(stored.events) if isinstance(event.data, TurnEnd))
+    end = next(ends, None)
+    if end is None:
+        return "waiting" if summary.pending else "new"
+    return turn_ending(end)
+
+
+def label(stored: StoredSession) -> str:
+    """What its parent called it; empty for a root."""
+    made = descriptor(stored.header, stored.events)
+    return made.label or "" if made is not None else ""
+
+
+def title(stored: StoredSession) -> str:
+    """The first thing the session was told, in full; empty if nothing was."""
+    first = stored.header.seed_length or 0
+    told = (e.data for e in stored.events if e.seq >= first and isinstance(e.data, UserMessage))
+    message = next(told, None)
+    if message is None:
+        message = next((row.delivery.message for row in stored.pending), None)
+    return text_of(message.content) if message is not None else ""
+
+
+def last_text(events: list[Event]) -> str:
+    """The newest visible text of the model."""
+    texts = (e.data.message.text for e in reversed(events) if isinstance(e.data, AssistantReply))
+    return next((text for text in texts if text.strip()), "")
+
+
+def session_object(summary: SessionSummary, stored: StoredSession) -> JSONObject:
+    """The session as one JSON object, for `--json`."""
+    header = summary.header
+    return {
+        "id": header.id,
+        "parent_id": header.parent_session,
+        "label": label(stored) or None,
+        "state": state(summary, stored),
+        "title": title(stored),
+        "cwd": header.cwd,
+        "created_at": header.created_at / 1000,
+        "last_event_at": summary.last_event_at / 1000,
+        "events": summary.events,
+        "open_turn": summary.open_turn,
+        "pending": summary.pending,
+        "usage": usage_object(total_usage(stored.events, header.seed_length or 0)),
+    }
+
+
+def clock_time(epoch_ms: int) -> str:
+    """Local date and time to the second."""
+    return datetime.fromtimestamp(epoch_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
