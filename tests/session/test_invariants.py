@@ -3,6 +3,8 @@
 import pytest
 
 from retinue.session.events import (
+    ActivationEnd,
+    ActivationStart,
     EndSeed,
     Event,
     Payload,
@@ -41,6 +43,7 @@ def test_a_log_without_events_breaks_no_rule() -> None:
 BEGUN: tuple[Payload, ...] = (TurnStart(1), StepStart(1, 1), said("m1"))
 ASKED: tuple[Payload, ...] = (*BEGUN, reply(1, 1, "a", "b"))
 BOTH: tuple[Payload, ...] = (returned(1, 1, 0, "a"), returned(1, 1, 1, "b"))
+SETTLED = ActivationEnd(epoch=1, outcome="completed")
 HEADER = RequestHeaderChange(RequestHeader(config={}), "initial")
 
 
@@ -85,6 +88,12 @@ HEADER = RequestHeaderChange(RequestHeader(config={}), "initial")
         ("request-in-turn", (HEADER,)),
         ("request-in-turn", (RequestContext("local", "small"),)),
         ("seed-closed", (TurnStart(1), EndSeed())),
+        ("activation-count", (ActivationStart(2),)),
+        ("activation-count", (ActivationStart(1), SETTLED, ActivationStart(1))),
+        ("activation-nesting", (ActivationStart(1), ActivationStart(2))),
+        ("activation-nesting", (SETTLED,)),
+        ("activation-nesting", (ActivationStart(1), SETTLED, SETTLED)),
+        ("activation-nesting", (ActivationStart(1), TurnStart(1), SETTLED)),
     ],
 )
 def test_a_broken_rule_is_found_once(rule: str, payloads: tuple[Payload, ...]) -> None:
@@ -148,6 +157,14 @@ def test_a_quiet_session_has_no_open_turn_and_no_message_that_wakes() -> None:
     assert rules(events, [*ROWS, row("m4", "pending")], quiescent=True) == ["closed"]
     waiting = [row("m4", "pending", parked=True), row("m5", "pending", wake=False), row("m6", "withdrawn")]
     assert rules(events, [*ROWS, *waiting], quiescent=True) == []
+
+
+def test_activations_follow_each_other_and_are_settled_when_all_is_quiet() -> None:
+    again = (ActivationStart(2), ActivationEnd(epoch=2, outcome="error"))
+    events = log(ActivationStart(1), TurnStart(1), ended(1), SETTLED, *again)
+    assert rules(events, quiescent=True) == []
+    assert rules(events[:-1]) == []
+    assert rules(events[:-1], quiescent=True) == ["closed"]
 
 
 def test_one_fault_does_not_hide_the_next() -> None:

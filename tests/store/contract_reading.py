@@ -202,6 +202,25 @@ class Reading:
         assert await tree.store.owing(ROOT) == ["root", "a"]
         assert await tree.store.owing(SessionId("other")) == ["other"]
 
+    async def test_an_open_activation_owes_work(self, home: Home) -> None:
+        tree = await Tree.planted(home.open(), "root", "child")
+        tree.commit(append("child", 0, ActivationStart(1), TurnStart(1), TurnEnd(turn=1, reason="completed")))
+        assert await tree.store.owing(ROOT) == ["child"]
+        tree.commit(append("child", 3, ActivationEnd(epoch=1, outcome="completed")))
+        assert await tree.store.owing(ROOT) == []
+        tree.commit(append("child", 4, ActivationStart(2)), append("child", 5, TurnStart(2)))
+        assert await tree.store.owing(ROOT) == ["child"]
+
+    async def test_what_owes_work_is_as_before_when_a_batch_is_refused(self, home: Home) -> None:
+        tree = await Tree.planted(home.open(), "root", "child")
+        bad = Claim(ROOT, (MessageId("nothing"),), 1)
+        tree.refused(append("root", 0, TurnStart(1)), append("child", 0, ActivationStart(1)), bad)
+        assert await tree.store.owing(ROOT) == []
+        tree.commit(append("root", 0, TurnStart(1)), append("child", 0, ActivationStart(1)))
+        end = TurnEnd(turn=1, reason="completed")
+        tree.refused(append("root", 1, end), append("child", 1, ActivationEnd(epoch=1, outcome="completed")), bad)
+        assert await tree.store.owing(ROOT) == ["root", "child"]
+
     async def test_runnable_messages_owe_work(self, home: Home) -> None:
         tree = await Tree.planted(home.open(), "root", "child")
         child, ids = SessionId("child"), (MessageId("m1"),)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import apsw
+from msgspec.structs import replace
 
 from retinue.base.ids import MessageId, SessionId
 from retinue.session.store import SessionStore

@@ -7,11 +7,14 @@ Numbers of a log that is still being written may be checked too; `quiescent` add
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from retinue.base.ids import MessageId
 from retinue.model.content import ToolCall, UserMessage
 from retinue.session.events import (
+    ActivationEnd,
+    ActivationStart,
     AssistantReply,
     EndSeed,
     Event,
@@ -30,8 +33,7 @@ from retinue.session.rows import StoredRow
 __all__ = ["Violation", "violations"]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(Struct, frozen=True):
     """One broken rule. `seq` is the event where it shows, or None where only a row is wrong."""
 
     seq: int | None
@@ -54,13 +56,12 @@ def violations(events: Sequence[Event], rows: Iterable[StoredRow] = (), *, quies
             log.report(event, "contiguous", f"it stands at place {index}")
         log.apply(event)
     log.check_rows(rows, quiescent)
-    if quiescent and log.turn:
-        log.found.append(Violation(None, "closed", f"turn {log.turn} has no end"))
+    if quiescent:
+        log.check_closed()
     return log.found
 
 
-@dataclass(slots=True)
-class _Step:
+class _Step(Struct):
     number: int
     calls: tuple[ToolCall, ...] | None = None
     started: set[int] = field(default_factory=set[int])
@@ -73,6 +74,8 @@ class _Log:
     def __init__(self) -> None:
         self.found: list[Violation] = []
         self.turn: int = 0
+        self._activation: int = 0
+        self._epochs: int = 0
         self._last_turn: int = 0
         self._steps: int = 0
         self._step: _Step | None = None
@@ -114,6 +117,10 @@ class _Log:
             case RequestHeaderChange() | RequestContext():
                 if not self.turn:
                     self.report(event, "request-in-turn", "no turn is open")
+            case ActivationStart():
+                self._start_activation(event, data.epoch)
+            case ActivationEnd():
+                self._end_activation(event, data.epoch)
             case EndSeed():
                 if self.turn:
                     self.report(event, "seed-closed", f"turn {self.turn} is open, and a seed has only whole turns")
@@ -166,6 +173,27 @@ class _Log:
             self.report(event, "step-nesting", f"it belongs to step {number}, but {is_open}")
             return None
         return self._step
+
+    def _start_activation(self, event: Event, epoch: int) -> None:
+        if self._activation:
+            self.report(event, "activation-nesting", f"activation {self._activation} is still open")
+        elif epoch != self._epochs + 1:
+            self.report(event, "activation-count", f"its number is {epoch}, and {self._epochs + 1} comes next")
+        self._activation = self._epochs = epoch
+
+    def _end_activation(self, event: Event, epoch: int) -> None:
+        if self._activation != epoch:
+            is_open = f"activation {self._activation} is open" if self._activation else "no activation is open"
+            self.report(event, "activation-nesting", f"it belongs to activation {epoch}, but {is_open}")
+        elif self.turn:
+            self.report(event, "activation-nesting", f"turn {self.turn} is still open")
+        self._activation = 0
+
+    def check_closed(self) -> None:
+        if self.turn:
+            self._row(None, "closed", f"turn {self.turn} has no end")
+        if self._activation:
+            self._row(None, "closed", f"activation {self._activation} has not settled")
 
     # Calls and messages.
 

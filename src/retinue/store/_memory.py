@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeVar, assert_never
 
 import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from retinue.base.ids import MessageId, SessionId
 from retinue.base.json import encode
@@ -35,12 +36,12 @@ from retinue.store._rules import (
     check_seqs,
     claim_conflict,
     id_conflict,
-    last_turn,
     log_gap,
     nothing_to_replace,
     replacement_used,
     session_exists,
     session_unknown,
+    work_left,
 )
 
 K = TypeVar("K")
@@ -50,8 +51,7 @@ StoredEvent = tuple[int, int, str, bytes, bool]
 """Seq, time, type, payload and whether it is ignorable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRecord:
+class MessageRecord(Struct, frozen=True, kw_only=True):
     """A mailbox row as it is stored."""
 
     id: MessageId
@@ -67,8 +67,7 @@ class MessageRecord:
     reason: str | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class SessionRecord:
+class SessionRecord(Struct, kw_only=True):
     """A session as it is stored. `events` and `messages` are added to, and only undone at their end."""
 
     id: SessionId
@@ -79,12 +78,12 @@ class SessionRecord:
     header: bytes
     last_event_at: int
     open_turn: int | None = None
+    open_activation: int | None = None
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
     messages: dict[MessageId, MessageRecord] = field(default_factory=dict[MessageId, MessageRecord])
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRecord:
+class LeaseRecord(Struct, frozen=True):
     """The lease of a tree; kept when free, so that fences never go back."""
 
     fence: int = 0
@@ -92,8 +91,7 @@ class LeaseRecord:
     expires_at: int = 0
 
 
-@dataclass(slots=True)
-class Tables:
+class Tables(Struct):
     """Everything that is stored."""
 
     sessions: dict[SessionId, SessionRecord] = field(default_factory=dict[SessionId, SessionRecord])
@@ -193,18 +191,20 @@ class Changes:
         stored = [(e.seq, e.time, type_of(e.data), encode_payload(e.data), type(e.data) is Opaque) for e in op.events]
         for event in op.events:
             event.time.to_bytes(8, signed=True)  # OverflowError: no database has room for it
-        last_event_at, open_turn = record.last_event_at, record.open_turn
+        before = record.last_event_at, record.open_turn, record.open_activation
 
         def undo() -> None:
             del record.events[length:]
-            record.last_event_at, record.open_turn = last_event_at, open_turn
+            record.last_event_at, record.open_turn, record.open_activation = before
 
         self._undo.append(undo)
         record.events.extend(stored)
         record.last_event_at = op.events[-1].time
-        turn = last_turn(op.events)
+        turn, activation = work_left(op.events)
         if turn is not None:
             record.open_turn = turn or None
+        if activation is not None:
+            record.open_activation = activation or None
 
     def _insert(self, op: Insert, result: Committed) -> None:
         delivery = op.delivery

@@ -16,7 +16,7 @@ from retinue.errors import (
     SessionNotFound,
     StoreFailure,
 )
-from retinue.session.events import Event, TurnEnd, TurnStart
+from retinue.session.events import ActivationEnd, ActivationStart, Event, TurnEnd, TurnStart
 from retinue.session.rows import Append, Batch, Claim, Replace
 
 VALUE_ERRORS = (TypeError, ValueError, OverflowError)
@@ -45,15 +45,22 @@ def check_seqs(id: SessionId, events: Sequence[Event]) -> None:
             raise StoreFailure(f"session {id!r}: event {event.seq} stands where event {seq} belongs")
 
 
-def last_turn(events: Sequence[Event]) -> int | None:
-    """The turn that is open after these events, 0 for none, or None if they neither start nor end one."""
-    for event in reversed(events):
-        data = event.data
-        if type(data) is TurnStart:
-            return data.turn
-        if type(data) is TurnEnd:
-            return 0
-    return None
+def work_left(events: Sequence[Event]) -> tuple[int | None, int | None]:
+    """The turn and the activation that are open after these events; 0 for none, None if they say nothing about it."""
+    turn = activation = None
+    for event in events:
+        match event.data:
+            case TurnStart(turn=number):
+                turn = number
+            case TurnEnd():
+                turn = 0
+            case ActivationStart(epoch=epoch):
+                activation = epoch
+            case ActivationEnd():
+                activation = 0
+            case _:
+                pass
+    return turn, activation
 
 
 def refusal(error: Exception) -> Exception:

@@ -139,12 +139,7 @@ class MemoryStore:
     async def owing(self, root: SessionId) -> list[SessionId]:
         """See the contract."""
         self._check_open()
-        return [
-            record.id
-            for record in self.home.tables.sessions.values()
-            if record.root == root
-            and (record.open_turn is not None or any(map(_is_runnable, record.messages.values())))
-        ]
+        return [record.id for record in self.home.tables.sessions.values() if record.root == root and _owes(record)]
 
     # Leases.
 
@@ -193,6 +188,11 @@ class MemoryStore:
             if lease.owner == self._owner:
                 self.home.tables.leases[root] = LeaseRecord(lease.fence + 1)
         self.kill()
+
+
+def _owes(record: SessionRecord) -> bool:
+    is_open = record.open_turn is not None or record.open_activation is not None
+    return is_open or any(map(_is_runnable, record.messages.values()))
 
 
 def _is_runnable(row: MessageRecord) -> bool:

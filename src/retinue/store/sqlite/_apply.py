@@ -39,12 +39,12 @@ from retinue.store._rules import (
     check_seqs,
     claim_conflict,
     id_conflict,
-    last_turn,
     log_gap,
     nothing_to_replace,
     replacement_used,
     session_exists,
     session_unknown,
+    work_left,
 )
 from retinue.store.sqlite._sql import SQL, Row, run, run_many
 
@@ -153,11 +153,11 @@ class Applier:
         check_seqs(op.session_id, events)
         first = events[0].seq
         values = (key, first, len(events), events[-1].time)
-        turn = last_turn(events)
-        if turn is None:
+        work = work_left(events)
+        if work == (None, None):
             run(self._cursor, SQL["extend_log"], values)
         else:
-            run(self._cursor, SQL["extend_log_and_turn"], (*values, turn or None))
+            run(self._cursor, SQL["extend_log_and_work"], (*values, *work))
         if self._connection.changes() != 1:
             length = self._one("length", key)
             raise log_gap(op, length and length[0])

@@ -14,8 +14,12 @@ ON CONFLICT (id) DO NOTHING RETURNING key
 -- name: extend_log
 UPDATE session SET length = length + ?3, last_event_at = ?4 WHERE key = ?1 AND length = ?2
 
--- name: extend_log_and_turn
-UPDATE session SET length = length + ?3, last_event_at = ?4, open_turn = ?5 WHERE key = ?1 AND length = ?2
+-- name: extend_log_and_work
+-- 0 closes, null leaves as it is.
+UPDATE session SET length = length + ?3, last_event_at = ?4,
+    open_turn = iif(?5 IS NULL, open_turn, nullif(?5, 0)),
+    open_activation = iif(?6 IS NULL, open_activation, nullif(?6, 0))
+WHERE key = ?1 AND length = ?2
 
 -- name: length
 SELECT length FROM session WHERE key = ?
@@ -104,7 +108,7 @@ SELECT id FROM session WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 4
 
 -- name: owing
 SELECT id FROM session WHERE key IN (
-    SELECT key FROM session WHERE root = ?1 AND open_turn IS NOT NULL
+    SELECT key FROM session WHERE root = ?1 AND (open_turn IS NOT NULL OR open_activation IS NOT NULL)
     UNION
     SELECT session FROM message WHERE state = 'pending' AND wake = 1 AND parked = 0
 ) AND root = ?1 ORDER BY key

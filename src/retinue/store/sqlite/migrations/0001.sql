@@ -4,21 +4,22 @@
 -- belong to, which writes fewer pages than a table ordered by session.
 
 CREATE TABLE session (
-    key           INTEGER PRIMARY KEY,
-    id            TEXT    NOT NULL UNIQUE,
-    root          TEXT    NOT NULL,  -- the session whose lease guards this one
-    parent        TEXT,
-    is_delegated  INTEGER NOT NULL,
-    created_at    INTEGER NOT NULL,  -- epoch ms, as all times here
-    header        BLOB    NOT NULL,
-    length        INTEGER NOT NULL DEFAULT 0,  -- events stored, so also the seq of the next one
-    last_event_at INTEGER NOT NULL,
-    open_turn     INTEGER
+    key             INTEGER PRIMARY KEY,
+    id              TEXT    NOT NULL UNIQUE,
+    root            TEXT    NOT NULL,  -- the session whose lease guards this one
+    parent          TEXT,
+    is_delegated    INTEGER NOT NULL,
+    created_at      INTEGER NOT NULL,  -- epoch ms, as all times here
+    header          BLOB    NOT NULL,
+    length          INTEGER NOT NULL DEFAULT 0,  -- events stored, so also the seq of the next one
+    last_event_at   INTEGER NOT NULL,
+    open_turn       INTEGER,
+    open_activation INTEGER
 ) STRICT;
 
 CREATE INDEX session_of_nobody ON session (created_at) WHERE is_delegated = 0;
 CREATE INDEX session_by_parent ON session (parent, created_at, id) WHERE parent IS NOT NULL;
-CREATE INDEX session_in_turn   ON session (root) WHERE open_turn IS NOT NULL;
+CREATE INDEX session_at_work   ON session (root) WHERE open_turn IS NOT NULL OR open_activation IS NOT NULL;
 
 -- Large values that many events share, such as the request header of a hundred like children.
 CREATE TABLE body (
