@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from retinue.agent.environment import AgentOptions, Environment
 from retinue.agent.loop import run_turn
@@ -132,13 +132,15 @@ class Agent:
         """The message has its place in the mailbox, and a waking one to an idle agent has started it.
 
         `id` makes sending repeatable: the same id with the same content again changes nothing. Raises: AgentClosing,
-        BadInput for empty content, and the failure of a dropped session; nothing is changed then. A clash of ids or a
-        failing store shows when the result is awaited.
+        AgentBusy for an agent whose session is not created yet, BadInput for empty content, and the failure of a
+        dropped session; nothing is changed then. A clash of ids or a failing store shows when the result is awaited.
         """
         if self._closing:
             raise self.failure or AgentClosing(f"agent {self.id!r} is being closed and takes no messages")
         if self.session.failure is not None:
             raise self.session.failure
+        if self.environment.sessions.live(self.id) is not self.session:
+            raise AgentBusy(f"agent {self.id!r} is being created; what it shall begin with belongs to its commit")
         blocks = (Text(content),) if isinstance(content, str) else tuple(content)
         if not any(block.text.strip() if isinstance(block, Text) else True for block in blocks):
             raise BadInput("a message needs some text or an image")

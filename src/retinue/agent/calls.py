@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 
 from retinue.agent.phase import Running
 from retinue.base.ids import MessageId, derived_id
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_DISPATCHED", "recover_calls", "result_event", "run_calls"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     index: int
     call: ToolCall
     context: ToolContext

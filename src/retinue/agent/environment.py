@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from retinue.base.bus import Bus
 from retinue.base.chain import Chain
@@ -37,8 +39,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentOptions:
+class AgentOptions(Struct, frozen=True, kw_only=True):
     """Where an agent's requests go. None = not set; an agent without provider or model fails its turn and says so."""
 
     provider: str | None = None
@@ -60,8 +61,7 @@ class AgentOptions:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepInput:
+class StepInput(Struct, frozen=True, kw_only=True):
     """What is about to enter a step. A `pre_step` layer may pass it on with other messages, or none, or reject it."""
 
     agent: Agent
@@ -70,8 +70,7 @@ class StepInput:
     messages: tuple[UserMessage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """The step does not happen and the turn ends as `blocked`."""
 
     reason: str
@@ -80,8 +79,7 @@ class Reject:
 PreStep: TypeAlias = tuple[UserMessage, ...] | Reject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """One attempt of one model request. A layer sees it right before it is sent and may watch or answer it."""
 
     agent: Agent
@@ -93,16 +91,14 @@ class Attempt:
     """From 1 within a step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnStopping:
+class TurnStopping(Struct, frozen=True, kw_only=True):
     """A turn owes nothing more. What a layer sends to the agent's next step meanwhile continues the turn."""
 
     agent: Agent
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chains:
+class Chains(Struct, frozen=True):
     """The four operations that can be wrapped."""
 
     pre_step: Chain[StepInput, PreStep] = field(default_factory=lambda: Chain[StepInput, PreStep]())
@@ -127,8 +123,7 @@ async def _as_it_is(_tool: Tool | None, _context: ToolContext, result: ToolResul
     return result
 
 
-@dataclass(frozen=True, kw_only=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """Shared by all agents of a host. Agents read it; plugins fill its registries and chains through the host."""
 
     sessions: Sessions

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import anyio
+from msgspec import Struct, field
 
 __all__ = ["Cause", "CauseKind", "Idle", "Maintenance", "Opening", "Phase", "Running"]
 
 CauseKind: TypeAlias = Literal["user", "parent", "hook", "limit", "disposed", "store"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """Why an activity was cancelled. `detail` names the hook's reason or the limit."""
 
     kind: CauseKind
     detail: str | None = None
 
 
-@dataclass(slots=True)
-class Opening:
+class Opening(Struct):
     """Not published yet; wakes are remembered."""
 
     wake: bool = False
 
 
-@dataclass(slots=True)
-class Idle:
+class Idle(Struct):
     """Nothing runs; the next wake starts a turn."""
 
 
-@dataclass(slots=True)
-class Running:
+class Running(Struct):
     """A turn runs, or is about to. The first cause wins."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -50,8 +46,7 @@ class Running:
             self.scope.cancel()
 
 
-@dataclass(slots=True)
-class Maintenance:
+class Maintenance(Struct):
     """The host works on an idle agent; no turn starts meanwhile."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from retinue.agent.environment import Attempt
 from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
@@ -73,8 +74,7 @@ def _tool_object(spec: ToolSpec) -> dict[str, JSON]:
     return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
 
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Prepared(Struct, frozen=True):
     client: ModelClient
     request: ModelRequest
     body: bytes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from msgspec import Struct
 
 from retinue.model.chunks import Chunk
 from retinue.session.mailbox import PendingRow
@@ -29,38 +30,33 @@ __all__ = [
 StartSource: TypeAlias = Literal["startup", "resume", "clear", "compact"]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCreated:
+class AgentCreated(Struct, frozen=True):
     """The agent is in the registry. A listener that raises vetoes it."""
 
     agent: Agent
 
 
-@dataclass(frozen=True, slots=True)
-class AgentDisposed:
+class AgentDisposed(Struct, frozen=True):
     """The agent left the registry."""
 
     agent: Agent
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStarted:
+class SessionStarted(Struct, frozen=True):
     """The agent's session begins or goes on."""
 
     agent: Agent
     source: StartSource
 
 
-@dataclass(frozen=True, slots=True)
-class StatusChanged:
+class StatusChanged(Struct, frozen=True):
     """The public status is another one now."""
 
     agent: Agent
     status: Literal["idle", "running"]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFailed:
+class AgentFailed(Struct, frozen=True):
     """Something failed in the agent; once per failure, whether or not the log has it. 0 = outside any turn or step."""
 
     agent: Agent
@@ -69,16 +65,14 @@ class AgentFailed:
     error: Exception
 
 
-@dataclass(frozen=True, slots=True)
-class MessageInserted:
+class MessageInserted(Struct, frozen=True):
     """A message is pending."""
 
     agent: Agent
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True)
-class MessageDiscarded:
+class MessageDiscarded(Struct, frozen=True):
     """A pending message will never be read."""
 
     agent: Agent
@@ -86,8 +80,7 @@ class MessageDiscarded:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MessageClaimed:
+class MessageClaimed(Struct, frozen=True):
     """A message belongs to a turn now."""
 
     agent: Agent
@@ -95,8 +88,7 @@ class MessageClaimed:
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkArrived:
+class ChunkArrived(Struct, frozen=True):
     """Provisional part of a reply that streams."""
 
     agent: Agent
@@ -106,8 +98,7 @@ class ChunkArrived:
     chunk: Chunk
 
 
-@dataclass(frozen=True, slots=True)
-class ChunksWithdrawn:
+class ChunksWithdrawn(Struct, frozen=True):
     """The chunks of this attempt count for nothing: the request failed, and `error` says how."""
 
     agent: Agent

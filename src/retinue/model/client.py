@@ -6,8 +6,10 @@ A client maps the neutral vocabulary to one wire format and nothing else: no ret
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
@@ -34,8 +36,7 @@ class Transcript(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True, kw_only=True):
     """One request. `transcript` comes from the same client's `transcript()` and holds the whole conversation."""
 
     model: str

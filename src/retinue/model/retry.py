@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from retinue.errors import ModelError
 
 __all__ = ["RetryPolicy"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True, kw_only=True):
     """Exponential back-off with jitter; durations in seconds.
 
     Authentication, bad-request and context-length failures are never retried: the same request would fail again.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from retinue.base.scope import Layer, Undo
 from retinue.errors import BadInput
@@ -17,8 +18,7 @@ __all__ = ["AssemblyContext", "PromptRegistry", "Section", "SectionText"]
 _STOCK = ("provider", "model", "cwd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssemblyContext:
+class AssemblyContext(Struct, frozen=True, kw_only=True):
     """What a prompt may depend on: the agent's model, its folder, the tools it sees, and further variables by name."""
 
     provider: str
@@ -55,8 +55,7 @@ class AssemblyContext:
 SectionText: TypeAlias = str | Callable[[AssemblyContext], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Struct, frozen=True, kw_only=True):
     """One named part of a prompt. Raises: BadInput if the order is not finite or the name is empty."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession
@@ -61,8 +62,7 @@ class History:
                 self._calls = 0
 
 
-@dataclass(slots=True)
-class OpenStep:
+class OpenStep(Struct):
     """A step that has no end yet. `reply` is None until the model answered."""
 
     number: int
@@ -80,8 +80,7 @@ class OpenStep:
         return tuple(i for i in range(calls) if i not in self.returned)
 
 
-@dataclass(slots=True)
-class OpenTurn:
+class OpenTurn(Struct):
     """A turn that has no end yet, and what it owes."""
 
     number: int
@@ -100,8 +99,7 @@ class OpenTurn:
     """Times a process went on with it since its last finished step."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenActivation:
+class OpenActivation(Struct, frozen=True):
     """A residency of a continuable child that has not settled; `seq` is that of its start."""
 
     epoch: int

@@ -6,7 +6,9 @@ Pure memory: what is durable is decided by the batch that goes with each change.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from retinue.base.ids import MessageId
 from retinue.session.rows import Delivery, StoredRow
@@ -17,8 +19,7 @@ _NOTICES = frozenset({"subagent-settled"})
 _INSTRUCTIONS = frozenset({"user", "coordinator"})
 
 
-@dataclass(slots=True, eq=False)
-class PendingRow:
+class PendingRow(Struct, eq=False):
     """A pending delivery. `order` is None until the insert is committed; rows without one come last."""
 
     delivery: Delivery

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from retinue.base.ids import MessageId, SessionId
 from retinue.model.content import Usage, UserMessage
@@ -32,8 +33,7 @@ Target: TypeAlias = Literal["next-turn", "next-step"]
 RowState: TypeAlias = Literal["pending", "claimed", "withdrawn"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(Struct, frozen=True, kw_only=True):
     """One message on its way to one session. Its id is the message's."""
 
     session_id: SessionId
@@ -51,8 +51,7 @@ class Delivery:
         return self.message.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRow:
+class StoredRow(Struct, frozen=True, kw_only=True):
     """A delivery as the store has it. `order` sorts the rows of one session; it may be negative."""
 
     delivery: Delivery
@@ -65,24 +64,21 @@ class StoredRow:
     """Why it was withdrawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """A session begins. `root` is the session whose lease guards it."""
 
     header: SessionHeader
     root: SessionId
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Events continue a log; their seqs follow what is stored without a gap."""
 
     session_id: SessionId
     events: tuple[Event, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
+class Insert(Struct, frozen=True):
     """A row joins its mailbox behind (or, `prepend`ed, before) all others.
 
     The same id with an equal message in the same session changes nothing; with another it refuses the batch. A session
@@ -93,8 +89,7 @@ class Insert:
     prepend: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Pending rows become part of a turn: exactly these, or the batch is refused."""
 
     session_id: SessionId
@@ -102,8 +97,7 @@ class Claim:
     turn: int
 
 
-@dataclass(frozen=True, slots=True)
-class Withdraw:
+class Withdraw(Struct, frozen=True):
     """Pending rows will never be read. Rows that are not pending any more stay as they are."""
 
     session_id: SessionId
@@ -111,32 +105,28 @@ class Withdraw:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replace:
+class Replace(Struct, frozen=True):
     """A pending row gives its place to another. The old one counts as withdrawn; refused if it is not pending."""
 
     old: MessageId
     delivery: Delivery
 
 
-@dataclass(frozen=True, slots=True)
-class Park:
+class Park(Struct, frozen=True):
     """These pending rows start nothing until somebody unparks them. Source: decision 0004."""
 
     session_id: SessionId
     ids: tuple[MessageId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Hush:
+class Hush(Struct, frozen=True):
     """These pending rows lose their wake flag: they are read in the next turn, whatever opens it."""
 
     session_id: SessionId
     ids: tuple[MessageId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unpark:
+class Unpark(Struct, frozen=True):
     """All parked rows of the session may start turns again."""
 
     session_id: SessionId
@@ -145,8 +135,7 @@ class Unpark:
 Op: TypeAlias = Create | Append | Insert | Claim | Withdraw | Replace | Park | Hush | Unpark
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """One transaction. All of it becomes durable or none of it.
 
     `fences` holds, for each tree whose logs or claims the batch changes, the fencing number its writer holds; the batch
@@ -157,8 +146,7 @@ class Batch:
     fences: tuple[tuple[SessionId, int], ...] = ()
 
 
-@dataclass(slots=True)
-class Committed:
+class Committed(Struct):
     """What a committed batch came to."""
 
     orders: dict[MessageId, int] = field(default_factory=dict[MessageId, int])

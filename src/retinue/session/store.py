@@ -7,8 +7,9 @@ tree. It decides nothing about agents: it applies batches, refuses what breaks t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from retinue.base.ids import SessionId
 from retinue.session.events import Event, SessionHeader
@@ -25,8 +26,7 @@ class StoreBusy(Exception):
         self.holder = holder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class Lease(Struct, frozen=True, kw_only=True):
     """The right to drive one tree. `fence` grows with each change of owner; `valid_until_s` is on the elapsed clock."""
 
     root: SessionId
@@ -35,8 +35,7 @@ class Lease:
     valid_until_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredSession:
+class StoredSession(Struct, frozen=True, kw_only=True):
     """A session as it is stored: its whole log and the rows that are still pending, in order."""
 
     header: SessionHeader
@@ -45,8 +44,7 @@ class StoredSession:
     pending: list[StoredRow]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
+class SessionSummary(Struct, frozen=True, kw_only=True):
     """One line about a session, for listings."""
 
     header: SessionHeader
@@ -108,8 +106,9 @@ class SessionStore(Protocol):
         ...
 
     async def owing(self, root: SessionId) -> list[SessionId]:
-        """The sessions of a tree that owe work: an open turn, or a pending waking row that is not parked.
+        """The sessions of a tree that owe work: an open turn, an open activation, or a runnable row.
 
+        A row is runnable if it is pending, wakes and is not parked.
         In the order of their creation, so a parent comes before its children.
         """
         ...

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeGuard
+
+from msgspec import Struct, field
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
@@ -15,24 +16,26 @@ from retinue.base.scope import Layer
 from retinue.errors import BadInput, DuplicateProvider, NoProvider, UnsupportedCapability
 from retinue.host.host import Seam
 from retinue.model.content import InputBlock
-from retinue.session.events import ToolFilter
+from retinue.session.events import Event, Payload, ToolFilter
 from retinue.subagent.outcome import Outcome
 from retinue.tools.tool import CallKey
 
 __all__ = [
     "PROVIDERS",
     "Capabilities",
+    "ContinuableProvider",
     "Provider",
     "ProviderAdded",
     "ProviderRemoved",
     "Providers",
     "Run",
     "RunRequest",
+    "check_capabilities",
+    "is_continuable",
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True, kw_only=True):
     """What a provider can honour. A request for anything else is refused, never ignored."""
 
     depth_limit: bool = False
@@ -42,8 +45,7 @@ class Capabilities:
     """Its children see the parent's conversation; only wording depends on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True, kw_only=True):
     """One delegation with one result."""
 
     parent: Agent
@@ -58,6 +60,8 @@ class RunRequest:
     """Refuse a child deeper than this; None = no cap of ours."""
     tool_filter: ToolFilter | None = None
     persona: str | None = None
+    policies: tuple[Payload, ...] = ()
+    """Events of policy that were captured from the parent; they follow the child's descriptor."""
 
 
 class Run(Protocol):
@@ -106,15 +110,21 @@ class Provider(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderAdded:
+class ContinuableProvider(Provider, Protocol):
+    """A provider whose children can be messaged for as long as their session exists."""
+
+    async def prepare(self, request: RunRequest) -> Sequence[Event]:
+        """The events the child begins with; data only, it gets no agent. Raises: what makes the child impossible."""
+        ...
+
+
+class ProviderAdded(Struct, frozen=True):
     """A provider can be used. A listener that raises undoes the registration."""
 
     provider: Provider
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderRemoved:
+class ProviderRemoved(Struct, frozen=True):
     """A provider takes no new starts; what it started goes on."""
 
     provider: Provider
@@ -153,12 +163,29 @@ class Providers:
 
         Raises: NoProvider, UnsupportedCapability, BadInput, all before the provider is asked; then what it raises.
         """
+        provider = self._known(name)
+        check_capabilities(provider, request)
+        return await provider.start(request)
+
+    def continuable(self, name: str, request: RunRequest) -> ContinuableProvider:
+        """The named provider, which can run such a continuable child. Raises: as `start`."""
+        provider = self._known(name)
+        check_capabilities(provider, request)
+        if not is_continuable(provider):
+            raise UnsupportedCapability(f"provider {name!r} has no continuable children; use one-shot runs with it")
+        return provider
+
+    def _known(self, name: str) -> Provider:
         provider = self._layer.get(name)
         if provider is None:
             known = ", ".join(self._layer.view) or "none"
             raise NoProvider(f"no provider of children is called {name!r}; registered: {known}")
-        check_capabilities(provider, request)
-        return await provider.start(request)
+        return provider
+
+
+def is_continuable(provider: Provider) -> TypeGuard[ContinuableProvider]:
+    """Having `prepare` is the continuable capability. Source: behaviour SS-01."""
+    return callable(getattr(provider, "prepare", None))
 
 
 def check_capabilities(provider: Provider, request: RunRequest) -> None:

@@ -6,11 +6,11 @@ import copy
 import inspect
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 import msgspec
+from msgspec import Struct
 
 from retinue.base.json import JSON, JSONObject
 from retinue.errors import BadInput
@@ -19,8 +19,7 @@ from retinue.tools.tool import ToolContext, ToolResult
 __all__ = ["Signature", "read_signature"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(Struct, frozen=True, kw_only=True):
     """What a tool function takes and gives."""
 
     arguments: type[msgspec.Struct]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject
 from retinue.errors import BadInput
@@ -35,8 +37,7 @@ class Caller(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallKey:
+class CallKey(Struct, frozen=True, kw_only=True):
     """The identity of a call for ever: its session, the seq of the `assistant/message` that asked, the index in it.
 
     Source: architecture, section 3, derived ids. The provider's call id is not one, since providers repeat ids.
@@ -52,8 +53,7 @@ class CallKey:
         return (self.session_id, self.seq, self.index)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True, kw_only=True):
     """What one call knows about itself. `caller` is None only when a host calls a tool directly."""
 
     caller: Caller | None
@@ -63,7 +63,7 @@ class ToolContext:
     call_id: str
     turn: int
     step: int
-    created: list[str] = field(default_factory=list[str])
+    created: list[str] = []
     """Durable things that this call made, as the model may name them: an aborted call still shows them."""
 
 

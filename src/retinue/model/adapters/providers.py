@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from retinue.errors import ConfigError, ModelNotConfigured
 from retinue.model.adapters.quirks import Quirks
 
@@ -18,8 +20,7 @@ WINDOWS_AS_OF = "2026-07"
 """When the context windows below were checked. Configuration overrides them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class Provider(Struct, frozen=True, kw_only=True):
     """One vendor or server of models."""
 
     name: str

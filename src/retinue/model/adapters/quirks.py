@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 __all__ = ["Quirks"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quirks:
+class Quirks(Struct, frozen=True, kw_only=True):
     """One server's deviations. The defaults suit most servers; a configuration may override any of them."""
 
     stream: bool = True

@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import anyio
+from msgspec import Struct
 
 from retinue.errors import ModelError
 from retinue.model.adapters.http_errors import bounded, scrubbed
@@ -34,8 +34,7 @@ def preload() -> None:
     _ = _aiohttp
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True, kw_only=True):
     """How long a server may take, in seconds. There is no limit for a whole reply: one that streams may go on."""
 
     connect_s: float = 15.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
@@ -21,8 +23,7 @@ from retinue.tools.tool import Tool, ToolContext, ToolResult
 __all__ = ["DelegationOptions", "SubagentEnded", "SubagentStarted", "delegation_tool"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelegationOptions:
+class DelegationOptions(Struct, frozen=True, kw_only=True):
     """How one delegation tool is bound."""
 
     provider: str = "spawn"
@@ -34,8 +35,7 @@ class DelegationOptions:
     persona: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentStarted:
+class SubagentStarted(Struct, frozen=True, kw_only=True):
     """A child was accepted. Published on the delegating parent's bus, before its end."""
 
     run_id: str
@@ -45,8 +45,7 @@ class SubagentStarted:
     local: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentEnded:
+class SubagentEnded(Struct, frozen=True, kw_only=True):
     """How that child ended; pairs with its start by `run_id`."""
 
     run_id: str
@@ -92,8 +91,7 @@ def delegation_tool(providers: Providers, provider: Provider, options: Delegatio
     return replace(made, spec=spec)
 
 
-@dataclass(frozen=True, slots=True)
-class _Foreground:
+class _Foreground(Struct, frozen=True):
     """One run, waited for, disposed, and announced in pairs."""
 
     bus: Bus
