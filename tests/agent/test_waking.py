@@ -1,5 +1,7 @@
 """When a message starts an agent, and when it is only remembered."""
 
+import anyio
+
 from retinue.agent.phase import Cause
 from retinue.agent.signals import MessageInserted, StatusChanged
 from retinue.model.content import Source
@@ -66,16 +68,25 @@ async def test_a_wake_in_the_last_moment_before_idle_is_not_lost(store: SessionS
 async def test_wait_idle_follows_activity_that_replaces_what_it_waited_for(store: SessionStore) -> None:
     gate = Gate()
     model = ScriptedModel(text("1"), hold(gate, text("2")))
-    async with scripted_host(model, store=store) as host:
+    seen: list[str] = []
+    async with scripted_host(model, store=store) as host, anyio.create_task_group() as group:
         agent = await start_agent(host)
-        agent.bus.on(StatusChanged, lambda e: e.status == "idle" and gate.reached == 0 and agent.follow_up("b"))
+
+        def again(event: StatusChanged) -> None:
+            if event.status == "idle" and len(model.requests()) == 1:
+                agent.follow_up("b")
+
+        async def wait() -> None:
+            await agent.wait_idle()
+            seen.extend(request.state for request in model.requests())
+
+        agent.bus.on(StatusChanged, again)
         agent.follow_up("a")
-        gate.when_open(lambda: None)
-        gate.reached = 0
+        group.start_soon(wait)
         await gate.wait_reached()
+        assert seen == []
         gate.open()
-        await agent.wait_idle()
-        assert [r.state for r in model.requests()] == ["answered", "answered"]
+    assert seen == ["answered", "answered"]
 
 
 async def test_maintenance_counts_as_idle_and_remembers_a_wake(store: SessionStore) -> None:

@@ -17,6 +17,7 @@ from retinue.model.content import Source, Text, ToolCall, ToolMessage, UserMessa
 from retinue.session.events import ErrorRecord, ToolReturned, ToolStart
 from retinue.session.folds import OpenStep
 from retinue.session.rows import Delivery
+from retinue.session.transaction import Transaction
 from retinue.tools.arguments import parse_arguments
 from retinue.tools.pipeline import run_call
 from retinue.tools.schedule import Ready, run_in_order
@@ -145,15 +146,19 @@ def _aborted(call: _Call) -> ToolResult:
 
 
 def _log(agent: Agent, call: _Call, result: ToolResult) -> None:
-    context = call.context
     tx = agent.transaction()
+    _add_result(tx, agent, call, result)
+    tx.submit()
+
+
+def _add_result(tx: Transaction, agent: Agent, call: _Call, result: ToolResult) -> None:
+    context = call.context
     tx.append(agent.session, result_event(context.turn, context.step, call.index, context.call_id, result))
     if result.writes is not None:
         result.writes(tx)
     for number, text in enumerate(result.context):
         id = MessageId(derived_id("note", *context.key.parts, number))
         tx.insert(_note(agent, id, text))
-    tx.submit()
 
 
 def _note(agent: Agent, id: MessageId, text: str) -> Delivery:
@@ -170,9 +175,10 @@ def _note(agent: Agent, id: MessageId, text: str) -> Delivery:
 def recover_calls(agent: Agent, turn: int, step: OpenStep) -> None:
     """Calls whose process ended have an answer; those whose whole effect is rows are left to run again.
 
-    Where an effect is unknown, a note for the next step says so. Source: behaviour SE-26.
+    Where an effect is unknown, a note for the next step says so, in the same batch. Source: behaviour SE-26.
     """
     unknown: list[str] = []
+    tx = agent.transaction()
     for index in step.missing:
         call = _call(agent, turn, step, index)
         tool = agent.tools.get(call.call.name)
@@ -189,10 +195,9 @@ def recover_calls(agent: Agent, turn: int, step: OpenStep) -> None:
                 "TOOL_NOT_STARTED",
                 "the process ended before this call started; it had no effect, call it again if needed",
             )
-        _log(agent, call, result)
+        _add_result(tx, agent, call, result)
     if unknown:
         names = ", ".join(unknown)
-        tx = agent.transaction()
         id = MessageId(derived_id("recovery", agent.id, step.reply_seq))
         tx.insert(
             _note(
@@ -202,4 +207,4 @@ def recover_calls(agent: Agent, turn: int, step: OpenStep) -> None:
                 "is there before you repeat them.",
             )
         )
-        tx.submit()
+    tx.submit()
