@@ -12,6 +12,7 @@ from retinue.base.ids import SessionId
 from retinue.base.scope import Undo
 from retinue.errors import AlreadyExists, RetinueError, SessionNotFound
 from retinue.session.events import EndSeed, Event, Payload, SessionHeader
+from retinue.session.rows import Batch, Insert, Unpark
 from retinue.session.session import Hold, Observer, Session
 from retinue.session.store import SessionStore, StoreBusy
 from retinue.session.transaction import Receipt, Transaction
@@ -78,6 +79,8 @@ class Sessions:
         lock = self._acquiring.setdefault(root, anyio.Lock())
         async with lock:
             hold = self._holds.get(root)
+            if hold is not None and not hold.is_valid:
+                await self.renew()  # a new fence would shut out the sessions that are loaded under this one
             if hold is None or not hold.is_valid:
                 hold = Hold(await self.store.acquire(root), self.clock)
                 self._holds[root] = hold
@@ -112,11 +115,17 @@ class Sessions:
         if summary is None:
             raise SessionNotFound(f"no session {id!r} is stored here")
         hold = await self.hold(summary.root)
-        stored = await self.store.read(id)
+        while True:
+            finished = self.writer.finished
+            stored = await self.store.read(id)
+            if finished == self.writer.finished:
+                break
         live = self._live.get(id)
         if live is not None:
             return live
         session = Session(stored.header, stored.root, hold, events=stored.events, pending=stored.pending)
+        for batch in self.writer.unfinished():
+            _expect(session, batch)
         self.publish(session)
         return session
 
@@ -182,6 +191,15 @@ class Sessions:
                 hold = self._holds.pop(root)
                 await self.store.release(hold.lease)
             self._live.clear()
+
+
+def _expect(session: Session, batch: Batch) -> None:
+    """The rows that a batch on its way brings to the session are in its mailbox, as if it had been loaded before."""
+    for op in batch.ops:
+        if type(op) is Insert and op.delivery.session_id == session.id:
+            session.mailbox.add(op.delivery, prepend=op.prepend)
+        elif type(op) is Unpark and op.session_id == session.id:
+            session.mailbox.unpark()
 
 
 def seeded(events: Sequence[Event]) -> list[Event]:

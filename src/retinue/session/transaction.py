@@ -25,6 +25,7 @@ from retinue.session.rows import (
     Op,
     Park,
     Replace,
+    Settle,
     Unpark,
     Withdraw,
 )
@@ -197,6 +198,11 @@ class Transaction:
             self._ops.append(Hush(session.id, tuple(row.id for row in rows)))
             self._effects.append(lambda: session.mailbox.hush(rows))
 
+    def settle(self, session: Session) -> None:
+        """The batch holds only if the session has nothing to run and no child at work; else it is refused."""
+        self._touched[session.id] = session
+        self._ops.append(Settle(session.id))
+
     def submit(self) -> Receipt:
         """The batch has its place, memory agrees with it, observers know.
 
@@ -247,9 +253,7 @@ class Transaction:
         else:
             error = outcome if isinstance(outcome, RetinueError) else StoreFailure(f"the store failed: {outcome}")
             for delivery, _ in self._inserts:
-                live = self._ledger.live(delivery.session_id)
-                if live is not None:
-                    live.mailbox.withdraw((delivery.id,))
+                self._take_back(delivery)
             for session in self._touched.values():
                 self._ledger.dropped(session, error)
         receipt.resolve(outcome)
@@ -258,14 +262,19 @@ class Transaction:
         for session in self._created:
             session.is_new = False
         for delivery, _ in self._inserts:
-            live = self._ledger.live(delivery.session_id)
-            if live is None:
-                continue
             order = outcome.orders.get(delivery.id)
-            if order is not None:
+            live = self._ledger.live(delivery.session_id)
+            if order is None:
+                self._take_back(delivery)
+            elif live is not None:
                 live.mailbox.ordered(delivery.id, order)
-            else:
-                live.mailbox.withdraw((delivery.id,))
         shared = self._ledger.observers(True)
         for id, events in self._appends.items():
             self._touched[id].publish(events, durable=True, shared=shared)
+
+    def _take_back(self, delivery: Delivery) -> None:
+        """The delivery was not stored, so it leaves the mailbox; a stored row with that id (it has an order) stays."""
+        live = self._ledger.live(delivery.session_id)
+        row = None if live is None else live.mailbox.get(delivery.id)
+        if live is not None and row is not None and row.order is None:
+            live.mailbox.withdraw((delivery.id,))

@@ -8,20 +8,23 @@ of their outcome through a callback.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import anyio
 
 from retinue.base.clock import Clock
 from retinue.errors import StoreFailure, StoreLocked
-from retinue.session.rows import Batch, Committed
+from retinue.session.rows import Batch
 from retinue.session.store import Outcome, SessionStore, StoreBusy
 
 __all__ = ["Durability", "Writer"]
 
 Durability: TypeAlias = Literal["process", "power"]
+
+_log = logging.getLogger("retinue")
 
 _GROUP = 512
 """Batches a transaction takes at most, which bounds the time the loop is held."""
@@ -68,7 +71,7 @@ class Writer:
         self._committed = _Mark()
         self._synced = _Mark()
         self._sync_failure: Exception | None = None
-        self._in_flight = False
+        self._in_flight: Sequence[tuple[Batch, Callable[[Outcome], None]]] = ()
         self._scheduled = False
         self._syncing = False
         self._busy_since: float | None = None
@@ -80,6 +83,16 @@ class Writer:
         self._submitted += 1
         self._schedule()
 
+    def unfinished(self) -> Iterator[Batch]:
+        """What was submitted and has no outcome yet, in order."""
+        for batch, _ in (*self._in_flight, *self._queue):
+            yield batch
+
+    @property
+    def finished(self) -> int:
+        """How many batches have their outcome."""
+        return self._committed.reached
+
     def _schedule(self) -> None:
         if not (self._scheduled or self._in_flight):
             self._scheduled = True
@@ -90,11 +103,11 @@ class Writer:
         if self._in_flight or not self._queue:
             return
         group = [self._queue.popleft() for _ in range(min(_GROUP, len(self._queue)))]
-        self._in_flight = True
+        self._in_flight = group
         try:
             self._store.begin([batch for batch, _ in group], lambda outcomes: self._written(group, outcomes))
         except StoreBusy as busy:
-            self._in_flight = False
+            self._in_flight = ()
             self._queue.extendleft(reversed(group))
             self._retry(busy)
         except Exception as error:
@@ -109,7 +122,7 @@ class Writer:
             )
             group, self._queue = list(self._queue), deque()
             self._busy_since = None
-            self._in_flight = True
+            self._in_flight = group
             self._written(group, [error] * len(group))
             return
         self._scheduled = True
@@ -117,12 +130,14 @@ class Writer:
         self._busy_delay_s = min(self._busy_delay_s * 2, _BUSY_MAX_S)
 
     def _written(self, group: Sequence[tuple[Batch, Callable[[Outcome], None]]], outcomes: Sequence[Outcome]) -> None:
-        self._in_flight = False
+        self._in_flight = ()
         self._busy_delay_s = _BUSY_FIRST_S
-        if any(isinstance(outcome, Committed) for outcome in outcomes):
-            self._busy_since = None
+        self._busy_since = None
         for (_, done), outcome in zip(group, outcomes, strict=True):
-            done(outcome)
+            try:
+                done(outcome)
+            except Exception:  # one owner's fault must not keep the others from their outcomes
+                _log.exception("an owner failed to take the outcome of its batch")
         self._committed.advance(self._committed.reached + len(group))
         if self._queue:
             self._schedule()
@@ -138,15 +153,20 @@ class Writer:
     async def durable(self) -> None:
         """Like `committed`; with durability `power` it also survives the machine.
 
-        Raises: StoreFailure if the disk refused to confirm. Cancelling ends the wait and nothing else.
+        A disk that has refused once is not asked again: it may have dropped what it refused and still say yes to the
+        rest. Raises: StoreFailure if the disk refused to confirm. Cancelling ends the wait and nothing else.
         """
         goal = self._submitted
         await self.committed()
-        if self._durability == "power" and self._synced.reached < goal:
+        if self._durability == "process":
+            return
+        if self._sync_failure is None and self._synced.reached < goal:
             self._start_sync()
             await self._synced.wait(goal)
-            if self._sync_failure is not None:
-                raise StoreFailure(f"the disk did not confirm a write: {self._sync_failure}") from self._sync_failure
+        if self._sync_failure is not None:
+            raise StoreFailure(
+                f"the disk did not confirm a write: {self._sync_failure}; check the disk, then start again"
+            ) from self._sync_failure
 
     def _start_sync(self) -> None:
         if self._syncing:
@@ -157,11 +177,14 @@ class Writer:
         def done(error: Exception | None) -> None:
             self._syncing = False
             self._sync_failure = error
-            self._synced.advance(upto if error is None else self._committed.reached)
+            self._synced.advance(upto if error is None else self._submitted)
             if self._synced.reached < self._committed.reached and self._synced.has_waiters:
                 self._start_sync()
 
-        self._store.begin_sync(done)
+        try:
+            self._store.begin_sync(done)
+        except Exception as error:
+            done(error)
 
     async def aclose(self) -> None:
         """Everything submitted has its outcome. Shielded, bounded by the limit for a locked database."""
