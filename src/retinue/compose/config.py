@@ -20,7 +20,16 @@ from retinue.compose.bundles import BUNDLES
 from retinue.compose.keys import known_keys
 from retinue.errors import ConfigError
 
-__all__ = ["Config", "Overrides", "RetryConfig", "StoreConfig", "default_home", "find_config_file", "load_config"]
+__all__ = [
+    "Config",
+    "Overrides",
+    "RetryConfig",
+    "StoreConfig",
+    "bundled_config",
+    "default_home",
+    "find_config_file",
+    "load_config",
+]
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -113,15 +122,24 @@ def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) 
             _put(merged, path, value)
     for setting in overrides.settings:
         _apply_setting(merged, setting)
-    bundle = merged.get("bundle", "agent-core")
+    return _over_bundle(merged, f"configuration{f' ({file})' if file else ''}")
+
+
+def bundled_config(bundle: str, **fields: JSON) -> Config:
+    """The named bundle with these fields over it, and nothing from files or environment. Raises: ConfigError."""
+    return _over_bundle({"bundle": bundle, **fields}, "configuration")
+
+
+def _over_bundle(given: JSONObject, where: str) -> Config:
+    bundle = given.get("bundle", "agent-core")
     if not isinstance(bundle, str) or bundle not in BUNDLES:
         raise ConfigError(f"there is no bundle {bundle!r}; there are {', '.join(sorted(BUNDLES))}")
     whole = cast(JSONObject, msgspec.to_builtins(BUNDLES[bundle]))
-    _merge(whole, merged)
+    _merge(whole, given)
     try:
         return msgspec.convert(whole, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"configuration{f' ({file})' if file else ''}: {error}") from error
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def find_config_file(cwd: Path, environ: Mapping[str, str]) -> Path | None:

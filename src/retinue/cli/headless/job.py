@@ -34,6 +34,8 @@ class Job:
     on_finish: Literal["drain", "stop"] = "drain"
     drain_timeout_s: float | None = 600.0
     """None = no bound."""
+    is_resumable: bool = True
+    """The same command line finds the session again, so that people are told how to go on."""
 
 
 _OPTIONS = (

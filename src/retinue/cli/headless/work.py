@@ -43,11 +43,17 @@ def open_configured(job: Job) -> AbstractAsyncContextManager[App]:
     return compose.open(config=config, cwd=folder)
 
 
-def perform(job: Job, opener: Opener = open_configured) -> int:
-    """The job is done, its result is on stdout; the answer is the exit code."""
+def perform(job: Job, opener: Opener = open_configured, ended: Callable[[SessionId], object] | None = None) -> int:
+    """The job is done, its result is on stdout; the answer is the exit code.
+
+    `ended` is called at the end with the session's id, if there is a session.
+    """
     work = _Work(job, opener)
     try:
-        return anyio.run(work.perform)
+        code = anyio.run(work.perform)
+        if ended is not None and work.root is not None and work.is_stored:
+            ended(work.root)
+        return code
     except KeyboardInterrupt:  # before signals were ours
         work.stopped_early()
         return 130
@@ -177,7 +183,7 @@ class _Work:
         """The exit code, with what people must know on stderr."""
         if result.error is not None:
             say(result.error.code, result.error.message)
-        if result.outcome in _RESUMABLE or control.signal is not None:
+        if self.job.is_resumable and (result.outcome in _RESUMABLE or control.signal is not None):
             progress.say(f"go on with: retinue resume{self.job.common.place} {result.session_id}")
         if result.outcome != "completed":
             return 1

@@ -1,0 +1,1 @@
+"""`retinue demo`: a scripted model that delegates real work on a copy of a small tree of files."""
