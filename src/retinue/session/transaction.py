@@ -102,7 +102,18 @@ class Transaction:
     true only for this instant.
     """
 
-    __slots__ = ("_appends", "_created", "_effects", "_gone", "_inserts", "_ledger", "_now_ms", "_ops", "_touched")
+    __slots__ = (
+        "_appends",
+        "_created",
+        "_effects",
+        "_gone",
+        "_inserts",
+        "_joined",
+        "_ledger",
+        "_now_ms",
+        "_ops",
+        "_touched",
+    )
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -114,6 +125,7 @@ class Transaction:
         self._inserts: list[tuple[Delivery, bool]] = []
         self._gone: list[tuple[Session, tuple[MessageId, ...], str]] = []
         self._effects: list[Callable[[], None]] = []
+        self._joined: dict[MessageId, PendingRow | None] = {}
 
     def create(self, header: SessionHeader, root: SessionId, hold: Hold, seed: Sequence[Event] = ()) -> Session:
         """A new session with `seed` as its first events (copied, seqs from 0); live once submitted."""
@@ -233,7 +245,9 @@ class Transaction:
         for delivery, prepend in self._inserts:
             live = self._ledger.live(delivery.session_id)
             if live is not None:
-                live.mailbox.add(delivery, prepend=prepend)
+                if delivery.id not in live.mailbox:
+                    live.mailbox.add(delivery, prepend=prepend)
+                    self._joined[delivery.id] = live.mailbox.get(delivery.id)
                 if delivery.wake and is_instruction(delivery):
                     live.mailbox.unpark()
 
@@ -273,8 +287,12 @@ class Transaction:
             self._touched[id].publish(events, durable=True, shared=shared)
 
     def _take_back(self, delivery: Delivery) -> None:
-        """The delivery was not stored, so it leaves the mailbox; a stored row with that id (it has an order) stays."""
+        """The delivery was not stored anew, so it leaves the mailbox; a row that was there before it stays."""
         live = self._ledger.live(delivery.session_id)
         row = None if live is None else live.mailbox.get(delivery.id)
-        if live is not None and row is not None and row.order is None:
+        if live is None or row is None:
+            return
+        # A session that was loaded meanwhile has the row from the queue: it has no order yet, or it was there before.
+        is_ours = row is self._joined[delivery.id] if delivery.id in self._joined else row.order is None
+        if is_ours:
             live.mailbox.withdraw((delivery.id,))
