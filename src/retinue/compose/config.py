@@ -7,6 +7,7 @@ Keys may be written in snake_case or camelCase; an unknown key is an error that 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,6 +91,10 @@ class Overrides(Struct, frozen=True, kw_only=True):
     settings: Sequence[str] = field(default_factory=tuple[str, ...])
     """`path.to.key=value` each; the value is YAML."""
 
+
+# Values whose meaning in YAML is known without its parser: importing that takes as long as opening the database.
+_CONSTANTS: JSONObject = {"null": None, "true": True, "false": False}
+_WORD = re.compile(r"(?!(?:y|n|yes|no|on|off)\Z)[a-z]+(?:-[a-z]+)*\Z")
 
 _VARIABLES = {
     "RETINUE_MODEL": "model",
@@ -187,10 +192,12 @@ def _apply_setting(merged: JSONObject, setting: str) -> None:
     path, equals, text = setting.partition("=")
     if not equals or not path.strip():
         raise ConfigError(f"--set {setting!r}: write it as path.to.key=value")
-    try:
-        value = cast(JSON, msgspec.yaml.decode(text.encode()))
-    except msgspec.DecodeError as error:
-        raise ConfigError(f"--set {setting!r}: the value is not valid YAML: {error}") from error
+    value: JSON = _CONSTANTS.get(text, text)
+    if value is text and not _WORD.match(text):
+        try:
+            value = cast(JSON, msgspec.yaml.decode(text.encode()))
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"--set {setting!r}: the value is not valid YAML: {error}") from error
     single: JSONObject = {}
     _put(single, path.strip(), value)
     _merge(merged, known_keys(single, Config, f"--set {path}"))

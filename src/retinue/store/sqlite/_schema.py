@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from errno import ENOTDIR
-from importlib.resources import files
+from pathlib import Path
 
 import apsw
 
@@ -21,9 +21,7 @@ _APPLICATION_ID_AT = 68
 """Source: https://sqlite.org/fileformat2.html#database_header."""
 
 MIGRATIONS: tuple[str, ...] = tuple(
-    part.read_text(encoding="utf-8")
-    for part in sorted(files("retinue.store.sqlite").joinpath("migrations").iterdir(), key=lambda part: part.name)
-    if part.name.endswith(".sql")
+    part.read_text(encoding="utf-8") for part in sorted(Path(__file__).with_name("migrations").glob("*.sql"))
 )
 """Entry n brings version n to version n + 1."""
 

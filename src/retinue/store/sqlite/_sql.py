@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from importlib.resources import files
+from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 import apsw
@@ -20,7 +20,8 @@ SQL: dict[str, str] = {}
 Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
 
-_text = files("retinue.store.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
+# Not through importlib.resources: importing it takes longer than opening the database.
+_text = Path(__file__).with_name("statements.sql").read_text(encoding="utf-8")
 for _name, _body in re.findall(r"^-- name: (\w+)\n(.*?)(?=^-- name: |\Z)", _text, re.MULTILINE | re.DOTALL):
     SQL[_name] = _body.strip()
 
