@@ -1,5 +1,7 @@
 """The mailbox as an agent offers it: three sends, ids, order, what a turn or a step takes."""
 
+from typing import Literal
+
 import pytest
 
 from retinue.agent.signals import MessageClaimed, MessageDiscarded, MessageInserted
@@ -143,6 +145,32 @@ async def test_the_same_id_after_its_turn_opens_no_turn_with_it(store: SessionSt
         assert agent.failure is None
 
 
+@pytest.mark.parametrize("target", ["next-step", "next-turn"])
+async def test_the_same_id_at_a_boundary_is_not_taken_twice(
+    store: SessionStore, target: Literal["next-step", "next-turn"]
+) -> None:
+    model = ScriptedModel(text("1"))
+    async with scripted_host(model, store=store) as host:
+        agent = await start_agent(host)
+        agent.session.observe(lambda _, events: again() if events[0].type == "assistant/message" else None)
+
+        def again() -> None:
+            agent.send("a", id=MessageId("mine"), target=target)
+
+        await agent.send("a", id=MessageId("mine"), target=target)
+        assert agent.failure is None
+        assert [line for line in outline(agent.session.events) if line.startswith("user")] == ["user: a"]
+
+
+async def test_a_withdrawn_message_that_is_sent_again_stays_withdrawn(store: SessionStore) -> None:
+    async with scripted_host(ScriptedModel(), store=store) as host:
+        agent = await start_agent(host)
+        agent.send("a", id=MessageId("mine"), wake=False)
+        assert agent.withdraw(MessageId("mine"))
+        assert await agent.send("a", id=MessageId("mine"), wake=False) == "mine"
+        assert len(agent.session.mailbox) == 0
+
+
 async def test_the_same_id_with_other_content_is_a_conflict(store: SessionStore) -> None:
     model = ScriptedModel(text("1"), text("2"))
     async with scripted_host(model, store=store) as host:
@@ -158,7 +186,6 @@ async def test_the_same_id_with_other_content_is_a_conflict(store: SessionStore)
         assert [r.new for r in model.requests()] == [("a",), ("c",)]
 
 
-@pytest.mark.xfail(reason="a refused insert takes the row of the same id out of memory", strict=True)
 async def test_a_conflict_leaves_the_first_message_pending(store: SessionStore) -> None:
     model = ScriptedModel(text("1"))
     async with scripted_host(model, store=store) as host:
