@@ -140,7 +140,9 @@ class Agent:
         if self.session.failure is not None:
             raise self.session.failure
         if self.environment.sessions.live(self.id) is not self.session:
-            raise AgentBusy(f"agent {self.id!r} is being created; what it shall begin with belongs to its commit")
+            if isinstance(self._phase, Opening):
+                raise AgentBusy(f"agent {self.id!r} is being created; what it shall begin with belongs to its commit")
+            raise AgentClosing(f"agent {self.id!r} takes no messages: its host is closed")
         blocks = (Text(content),) if isinstance(content, str) else tuple(content)
         if not any(block.text.strip() if isinstance(block, Text) else True for block in blocks):
             raise BadInput("a message needs some text or an image")

@@ -121,6 +121,7 @@ class _Turn:
         is_owed = False
         if self.run.cause is not None:
             return self.aborted(self.run.cause)
+        await self.settle()
         if turn is None:
             self.rows = self.session.mailbox.choose_for_turn()
         elif turn.refused:
@@ -145,9 +146,16 @@ class _Turn:
         self.published(rows)
         return None
 
+    async def settle(self) -> None:
+        """What is pending is stored: a message that was sent before, or clashes, has left the mailbox again."""
+        mailbox = self.session.mailbox
+        if any(row.order is None for row in (*mailbox.next_step, *mailbox.next_turn)):
+            await self.agent.environment.sessions.writer.committed()
+
     async def continues(self, turn: OpenTurn) -> bool:
         """The turn is about to stop; True if somebody gave it more input while told so."""
         await self.agent.chains.turn_stopping.run(TurnStopping(agent=self.agent, turn=turn.number), _nothing)
+        await self.settle()
         self.rows = self.session.mailbox.choose_for_step()
         return bool(self.rows)
 
