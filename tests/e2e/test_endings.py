@@ -1,0 +1,96 @@
+"""How runs end: every outcome with its exit code and what it says."""
+
+from collections.abc import Callable
+
+from retinue.session.events import TurnEnd
+from tests.support.command import KEY, Place
+from tests.support.scripted_server import ScriptedServer, scripted_server
+from tests.support.scripts import calls, delegate, says, session
+
+At = Callable[[ScriptedServer], Place]
+
+
+def test_what_a_server_fails_at_for_a_moment_is_asked_again(at: At) -> None:
+    with scripted_server(
+        session("root", "ROOT", {"fail": 429, "retry_after": 0.05}, calls(delegate("CHILD")), says("done")),
+        session("child", "CHILD", {"cut": True, "text": "half a sen"}, {"fail": 503}, says("a whole sentence")),
+    ) as server:
+        done = at(server).retinue("run", "ROOT", "--output", "jsonl", "--stream")
+        server.check()
+
+    assert (done.code, done.result["output"]) == (0, "done")
+    child = done.result["agents"][0]["id"]
+    pieces = [o["chunk"] for o in done.objects if o["type"] == "chunk" and o["session_id"] == child]
+    said = [
+        (p["kind"], p["attempt"], p.get("text", "")) for p in pieces if p["kind"] == "withdrawn" or p["text"].strip()
+    ]
+    assert said[0] == ("text", 1, "half a sen")
+    assert [(kind, attempt) for kind, attempt, _ in said[1:3]] == [("withdrawn", 1), ("withdrawn", 2)]
+    assert "".join(text for kind, attempt, text in said[3:]) == "a whole sentence"
+    at(server).check()
+
+
+def test_a_reply_that_hits_its_ceiling_is_shown_and_fails(at: At) -> None:
+    with scripted_server(session("root", "ROOT", {"truncated": "the first half"})) as server:
+        done = at(server).retinue("run", "ROOT")
+    assert (done.code, done.out) == (1, "the first half\n")
+    assert "retinue: MAX_TOKENS: " in done.err
+
+
+def test_a_model_that_declines_fails_the_run(at: At) -> None:
+    with scripted_server(session("root", "ROOT", {"refusal": "I would rather not"})) as server:
+        done = at(server).retinue("run", "ROOT", "--output", "json")
+    assert (done.code, done.result["outcome"]) == (1, "refusal")
+    assert done.result["error"]["code"] == "REFUSAL"
+
+
+def test_a_wrong_key_fails_at_once_and_is_never_shown(at: At) -> None:
+    with scripted_server(session("root", "ROOT", {"fail": 401, "message": f"key {KEY} is wrong"})) as server:
+        place = at(server)
+        done = place.retinue("run", "ROOT")
+        assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        server.check()
+        log = place.retinue("log", done.session, "--json")
+
+    assert (done.code, done.out) == (1, "")
+    assert "retinue: MODEL_AUTH: " in done.err
+    assert KEY not in done.out + done.err + log.out
+    assert [path for path in place.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()] == []
+
+
+def test_the_time_limit_stops_the_whole_tree(at: At) -> None:
+    with scripted_server(
+        session("root", "ROOT", calls(delegate("CHILD"))), session("child", "CHILD", says("never", hold="never"))
+    ) as server:
+        place = at(server)
+        done = place.retinue("run", "ROOT", "--output", "json", "--timeout", "1.5")
+        server.wait(lambda s: s.of("child")[0].outcome == "aborted")
+
+    assert (done.code, done.result["outcome"], done.result["error"]["code"]) == (1, "timeout", "TIMEOUT")
+    assert done.result["agents"][0]["outcome"] == "aborted"
+    (end,) = [e.data for e in place.log(done.result["session_id"]) if isinstance(e.data, TurnEnd)]
+    assert (end.reason, end.cause, end.detail) == ("aborted", "limit", "timeout")
+    assert f"retinue resume {done.result['session_id']}" in done.err
+    place.check()
+
+
+def test_no_request_leaves_once_the_token_limit_is_reached(at: At) -> None:
+    used = {"prompt_tokens": 400, "completion_tokens": 100}
+    with scripted_server(
+        session("root", "ROOT", calls(delegate("CHILD"), usage=used), says("unused", optional=True)),
+        session("child", "CHILD", says("an answer", usage=used)),
+    ) as server:
+        place = at(server)
+        done = place.retinue("run", "ROOT", "--output", "json", "--max-tokens", "1000")
+        server.check()
+        assert len(server.requests) == 2
+
+    assert (done.code, done.result["outcome"]) == (1, "over-budget")
+    assert done.result["usage"]["input_tokens"] + done.result["usage"]["output_tokens"] == 1000
+    place.check()
+
+
+def test_an_answer_that_reaches_the_token_limit_is_an_answer(at: At) -> None:
+    with scripted_server(session("root", "ROOT", says("done", usage={"prompt_tokens": 5000}))) as server:
+        done = at(server).retinue("run", "ROOT", "--output", "json", "--max-tokens", "100")
+    assert (done.code, done.result["outcome"], done.result["output"]) == (0, "completed", "done")
