@@ -112,6 +112,7 @@ class Transaction:
         "_ledger",
         "_now_ms",
         "_ops",
+        "_replacements",
         "_touched",
     )
 
@@ -125,6 +126,7 @@ class Transaction:
         self._inserts: list[tuple[Delivery, bool]] = []
         self._gone: list[tuple[Session, tuple[MessageId, ...], str]] = []
         self._effects: list[Callable[[], None]] = []
+        self._replacements: list[Delivery] = []
         self._joined: dict[MessageId, PendingRow | None] = {}
 
     def create(self, header: SessionHeader, root: SessionId, hold: Hold, seed: Sequence[Event] = ()) -> Session:
@@ -191,6 +193,7 @@ class Transaction:
 
         self._touched[session.id] = session
         self._ops.append(Replace(old, delivery))
+        self._replacements.append(delivery)
         self._effects.append(swap)
         return True
 
@@ -282,6 +285,10 @@ class Transaction:
                 self._take_back(delivery)
             elif live is not None:
                 live.mailbox.ordered(delivery.id, order)
+        for delivery in self._replacements:
+            live = self._ledger.live(delivery.session_id)
+            if live is not None:
+                live.mailbox.ordered(delivery.id, outcome.orders[delivery.id])
         shared = self._ledger.observers(True)
         for id, events in self._appends.items():
             self._touched[id].publish(events, durable=True, shared=shared)
