@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "ActivationClosing",
     "AgentBusy",
     "AgentClosing",
     "AlreadyExists",
@@ -19,6 +20,7 @@ __all__ = [
     "ConfigError",
     "CorruptSession",
     "DepthExceeded",
+    "Draining",
     "DuplicateName",
     "DuplicateProvider",
     "IdConflict",
@@ -29,7 +31,10 @@ __all__ = [
     "NoProgress",
     "NoProvider",
     "NotFound",
+    "NotQuiet",
+    "NotResumable",
     "OpenTurn",
+    "ParentUnavailable",
     "PromptError",
     "RetinueError",
     "SchemaTooNew",
@@ -37,6 +42,7 @@ __all__ = [
     "SessionNotFound",
     "StoreFailure",
     "StoreLocked",
+    "TaskLimit",
     "ToolFailure",
     "Unauthorized",
     "UnknownEvent",
@@ -144,6 +150,30 @@ class AgentClosing(RetinueError):
     code = "AGENT_CLOSING"
 
 
+class ActivationClosing(RetinueError):
+    """The parent or the child is being disposed; nothing new starts and nothing more is said."""
+
+    code = "ACTIVATION_CLOSING"
+
+
+class Draining(RetinueError):
+    """The tree is being drained; nothing new starts in it."""
+
+    code = "DRAINING"
+
+
+class NotResumable(RetinueError):
+    """The id names no child that can take a message."""
+
+    code = "NOT_RESUMABLE"
+
+
+class ParentUnavailable(RetinueError):
+    """The parent's session does not exist any more."""
+
+    code = "PARENT_UNAVAILABLE"
+
+
 class AgentBusy(RetinueError):
     """The operation needs an idle agent."""
 
@@ -160,6 +190,12 @@ class Cancelled(RetinueError):
     """A host call was cancelled by its caller before it was accepted."""
 
     code = "CANCELLED"
+
+
+class TaskLimit(RetinueError):
+    """An owner has as many live background tasks as it may have."""
+
+    code = "TASK_LIMIT"
 
 
 class PromptError(RetinueError):
@@ -187,6 +223,12 @@ class SchemaTooNew(StoreFailure):
     """The home was written by a newer version."""
 
     code = "SCHEMA_TOO_NEW"
+
+
+class NotQuiet(StoreFailure):
+    """A settlement came too early: the child has a message to run, or a child of its own is at work."""
+
+    code = "NOT_QUIET"
 
 
 class ClaimConflict(StoreFailure):

@@ -319,7 +319,6 @@ async def test_a_cancel_from_inside_an_observer_is_like_any_other(
         assert script.used <= 1
 
 
-@pytest.mark.xfail(reason="withdrawing from inside an observer is refused like appending", strict=True)
 async def test_a_stop_from_inside_an_observer_clears_the_mailbox_too(store: SessionStore) -> None:
     gate = Gate()
     model = ScriptedModel(hold(gate, text("1")))

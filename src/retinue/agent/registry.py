@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import anyio
@@ -19,10 +20,13 @@ from retinue.session.folds import descriptor
 from retinue.session.session import Session
 from retinue.session.transaction import Transaction
 
-__all__ = ["Agents", "Creation", "Setup"]
+__all__ = ["Agents", "BeforeDisposal", "Creation", "LastWord", "Setup"]
 
 Setup: TypeAlias = Callable[[Agent], Awaitable[None]]
 """Composes an unpublished agent: registers on its tools, prompt and chains, enters contexts on its scope."""
+
+BeforeDisposal: TypeAlias = Callable[[Agent], Awaitable[None]]
+LastWord: TypeAlias = Callable[[Session, "Exception | None"], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,7 @@ class Agents:
         self._live: dict[SessionId, Agent] = {}
         self._building: set[SessionId] = set()
         self._setups: tuple[Setup, ...] = ()
+        self._before_disposal: tuple[BeforeDisposal, ...] = ()
         self._disposals: dict[Agent, anyio.Event] = {}
         self.is_suspending = False
         """The host is going: what runs is cut off and stays open in its log, so nobody stops or disposes anybody."""
@@ -121,11 +126,10 @@ class Agents:
         A live agent is the answer as it is. Options that are not given come from the log's last request. Raises:
         SessionNotFound, SessionHeld, CorruptSession, and what a setup raises: nothing is left behind then.
         """
-        live = self._live.get(id)
-        if live is not None and live.failure is not None:
+        while (live := self._live.get(id) or self._going(id)) is not None:
+            if live.failure is None and live not in self._disposals:
+                return live
             await self.dispose(live)
-        elif live is not None:
-            return live
         with self._reserved(id):
             session = await self._environment.sessions.load(id)
             made = descriptor(session.header, session.events)
@@ -145,6 +149,10 @@ class Agents:
         self._start(agent, "resume")
         return agent
 
+    def _going(self, id: SessionId) -> Agent | None:
+        """An agent that is being disposed holds its session until the end, also when it has left the registry."""
+        return next((agent for agent in self._disposals if agent.id == id), None)
+
     def _reserved(self, id: SessionId) -> Undo:
         if id in self._live or id in self._building:
             raise AlreadyExists(f"agent {id!r} is live already")
@@ -162,10 +170,12 @@ class Agents:
         agent.open()
 
     async def _roll_back(self, agent: Agent) -> None:
-        with anyio.move_on_after(5, shield=True):
-            await agent.unwind()
-        self._forget(agent)
-        await self._let_go(agent)
+        try:
+            with anyio.move_on_after(5, shield=True):
+                await agent.unwind()
+        finally:
+            self._forget(agent)
+            await self._let_go(agent)
 
     def _forget(self, agent: Agent) -> None:
         if self._live.get(agent.id) is agent:
@@ -178,11 +188,22 @@ class Agents:
         sessions.unload(agent.session)
         await sessions.release(agent.session.root)
 
-    async def dispose(self, agent: Agent) -> None:
+    def before_disposal(self, hook: BeforeDisposal) -> Undo:
+        """`hook` runs at the start of every later disposal, while the agent still lives."""
+        self._before_disposal = (*self._before_disposal, hook)
+
+        def undo() -> None:
+            self._before_disposal = tuple(x for x in self._before_disposal if x is not hook)
+
+        return Undo(undo)
+
+    async def dispose(self, agent: Agent, *, last: LastWord | None = None) -> None:
         """The agent has stopped, its scope is gone, it left the registry and its session is not loaded any more.
 
-        Its turn, if one runs, ends as aborted by `disposed`; pending messages stay. Later calls wait for the first.
-        Shielded from cancellation. Raises: what closing the agent's scope raises, from the first call alone.
+        Its turn, if one runs, ends as aborted by `disposed`; pending messages stay. `last` is called when the agent is
+        gone and its session is still loaded, with what closing the scope raised, which is then not raised here. Later
+        calls wait for the first. Shielded from cancellation. Raises: what closing the agent's scope raises, from the
+        first call alone.
         """
         done = self._disposals.get(agent)
         if done is not None or not self.is_live(agent):
@@ -193,12 +214,31 @@ class Agents:
         self._disposals[agent] = done = anyio.Event()
         with anyio.CancelScope(shield=True):
             try:
-                await agent.unwind()
+                await self._end(agent, last)
             finally:
-                self._forget(agent)
                 await self._let_go(agent)
                 del self._disposals[agent]
                 done.set()
+
+    async def _end(self, agent: Agent, last: LastWord | None) -> None:
+        agent.close_admission()
+        failures: list[Exception] = []
+        for part in (*(partial(hook, agent) for hook in self._before_disposal), agent.unwind):
+            try:
+                await part()
+            except Exception as error:
+                failures.append(error)
+        failure = (
+            next(iter(failures), None)
+            if len(failures) < 2
+            else ExceptionGroup(f"disposing {agent.id!r} failed", failures)
+        )
+        self._forget(agent)
+        agent.session.driver = None
+        if last is not None:
+            await last(agent.session, failure)
+        elif failure is not None:
+            raise failure
 
 
 def _logged_options(session: Session) -> AgentOptions:

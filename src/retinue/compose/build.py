@@ -26,7 +26,7 @@ from retinue.subagent.child import PERSONA_ORDER, PERSONA_SECTION
 
 __all__ = ["PLUGINS", "build", "model_options"]
 
-PLUGINS = ("permissions", "output", "files", "shell", "subagent")
+PLUGINS = ("permissions", "output", "files", "shell", "subagent", "report")
 """Plugins that ship with Retinue, in the order in which they are loaded."""
 
 
@@ -87,6 +87,7 @@ async def build(
             )
         for _, module, plugin_options in plugins:
             await stack.enter_async_context(module.plugin(host, plugin_options))
+        stack.push_async_callback(host.suspend)
         yield host
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar, cast
 
 import anyio
+from anyio.abc import TaskGroup, TaskStatus
 
 from retinue.agent.environment import AgentOptions, Chains, Environment, Finish, Start
 from retinue.agent.registry import Agents
@@ -101,6 +102,18 @@ class Host:
             cwd=options.cwd or Path.cwd(),
         )
         self.agents = Agents(self.environment)
+        self.drivers: _Drivers | None = None
+
+    async def suspend(self) -> None:
+        """Nothing runs any more: every driver stopped where it was, and turns stay open in their logs.
+
+        Call it before what agents use is taken away. Idempotent, shielded, bounded by what tools take to stop.
+        """
+        self.agents.is_suspending = True
+        if self.drivers is not None:
+            with anyio.CancelScope(shield=True):
+                self.drivers.group.cancel_scope.cancel()
+                await self.drivers.ended.wait()
 
     # Models
 
@@ -156,6 +169,24 @@ class Host:
         return result
 
 
+@dataclass(frozen=True, slots=True)
+class _Drivers:
+    """The tasks of a host, in a group that can be stopped while the host's own code goes on."""
+
+    group: TaskGroup
+    ended: anyio.Event
+
+
+async def _drivers(*, task_status: TaskStatus[_Drivers]) -> None:
+    ended = anyio.Event()
+    try:
+        async with anyio.create_task_group() as group:
+            task_status.started(_Drivers(group, ended))
+            await anyio.sleep_forever()
+    finally:
+        ended.set()
+
+
 @asynccontextmanager
 async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> AsyncGenerator[Host]:
     """A running host. It owns `store` from here on and closes it.
@@ -168,15 +199,16 @@ async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> 
     failure: Exception | None = None
     try:
         async with anyio.create_task_group() as group:
-            host = Host(store, clock, group.start_soon, options)
-            group.start_soon(host.sessions.keep_leases)
+            drivers = await group.start(_drivers)
+            host = Host(store, clock, drivers.group.start_soon, options)
+            host.drivers = drivers
+            drivers.group.start_soon(host.sessions.keep_leases)
             try:
                 yield host
             except Exception as error:
                 failure = error  # raised below, since the task group would wrap it
             finally:
-                host.agents.is_suspending = True
-                group.cancel_scope.cancel()
+                await host.suspend()
         if failure is not None:
             raise failure
     finally:

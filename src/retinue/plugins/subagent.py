@@ -12,10 +12,22 @@ from retinue.agent.environment import AgentOptions
 from retinue.base.scope import Undo
 from retinue.errors import ConfigError
 from retinue.host.host import Host
+from retinue.prompt.sections import Section
 from retinue.session.events import ToolFilter
-from retinue.subagent.provider import PROVIDERS, Provider, ProviderAdded, ProviderRemoved, Providers
+from retinue.subagent.continuation import CONTINUATIONS, Continuations
+from retinue.subagent.provider import (
+    PROVIDERS,
+    Provider,
+    ProviderAdded,
+    ProviderRemoved,
+    Providers,
+    is_continuable,
+)
 from retinue.subagent.providers.spawn import SpawnProvider
-from retinue.subagent.tools.subagent import DelegationOptions, delegation_tool
+from retinue.subagent.tools.control import interrupt_tool, send_message_tool
+from retinue.subagent.tools.list_agents import list_agents_tool
+from retinue.subagent.tools.subagent import Backends, DelegationOptions, delegation_tool
+from retinue.subagent.tools.wording import GUIDANCE_ORDER, Background, guidance
 
 __all__ = ["OPTIONS", "AgentOptionsConfig", "InstanceConfig", "SubagentConfig", "ToolFilterConfig", "plugin"]
 
@@ -48,6 +60,11 @@ class InstanceConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     agent_options: AgentOptionsConfig | None = None
     max_depth: int | Literal["provider-managed"] = 3
     """Greatest depth of a child; a root has depth 0, so 0 forbids delegation."""
+    background_mode: Literal["continuable", "one-shot"] = "one-shot"
+    """`continuable`: children work in the background by default, have a durable id and take further messages.
+    `one-shot`: a call waits by default, and a background call is a task of its parent."""
+    enable_run_in_background: bool = True
+    """False takes the parameter away: every call waits."""
 
 
 class SubagentConfig(InstanceConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -66,6 +83,8 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
     Raises: ConfigError for an instance that its provider cannot honour or a tool name used twice.
     """
     providers = Providers(host.bus)
+    continuations = Continuations(host, providers)
+    backends = Backends(providers=providers, continuations=continuations)
     instances = (config, *config.instances)
     names = [instance.tool_name for instance in instances]
     twice = {name for name in names if names.count(name) > 1}
@@ -73,14 +92,31 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
         raise ConfigError(f"plugins.subagent: tool_name {', '.join(sorted(twice))} is used twice")
     with ExitStack() as stack:
         stack.enter_context(host.provide(PROVIDERS, providers))
+        stack.enter_context(host.provide(CONTINUATIONS, continuations))
+        stack.enter_context(host.agents.before_disposal(continuations.drain_below))
+        if any(_background(instance) == "continuable" for instance in instances):
+            for made in (
+                send_message_tool(host, continuations),
+                interrupt_tool(continuations),
+                list_agents_tool(host, continuations),
+            ):
+                stack.enter_context(host.tools.add(made))
         for instance in instances:
-            stack.enter_context(_mounted(host, providers, instance))
+            stack.enter_context(_mounted(host, backends, instance))
         stack.enter_context(providers.add(SpawnProvider(host.agents)))
-        yield
+        try:
+            yield
+        finally:
+            if not host.agents.is_suspending:
+                await continuations.drain()
+
+
+def _background(config: InstanceConfig) -> Background:
+    return config.background_mode if config.enable_run_in_background else "disabled"
 
 
 @contextmanager
-def _mounted(host: Host, providers: Providers, config: InstanceConfig) -> Generator[None]:
+def _mounted(host: Host, backends: Backends, config: InstanceConfig) -> Generator[None]:
     """The instance's tool is there exactly while its provider is. Source: behaviour TS-08, TS-09."""
     options = _options(config)
     mounted: list[Undo] = []
@@ -88,7 +124,11 @@ def _mounted(host: Host, providers: Providers, config: InstanceConfig) -> Genera
     def mount(provider: Provider) -> None:
         if provider.name == config.provider:
             _check(provider, config)
-            mounted.append(host.tools.add(delegation_tool(providers, provider, options)))
+            mounted.append(host.tools.add(delegation_tool(backends, provider, options)))
+            if options.background == "continuable":
+                name = options.tool_name
+                text = Section(name=f"tool:{name}", order=GUIDANCE_ORDER, text=guidance(name), tool=name)
+                mounted.append(host.prompt.add(text))
 
     def unmount(provider: Provider) -> None:
         if provider.name == config.provider:
@@ -100,7 +140,7 @@ def _mounted(host: Host, providers: Providers, config: InstanceConfig) -> Genera
         host.bus.on(ProviderRemoved, lambda event: unmount(event.provider)),
     ):
         try:
-            present = providers.get(config.provider)
+            present = backends.providers.get(config.provider)
             if present is not None:
                 mount(present)
             yield
@@ -117,6 +157,7 @@ def _options(config: InstanceConfig) -> DelegationOptions:
     return DelegationOptions(
         provider=config.provider,
         tool_name=config.tool_name,
+        background=_background(config),
         options=AgentOptions(provider=given.provider, model=given.model, max_tokens=given.max_tokens),
         max_depth=config.max_depth if isinstance(config.max_depth, int) else None,
         tool_filter=None if chosen is None else ToolFilter(chosen.allow, chosen.deny),
@@ -131,6 +172,10 @@ def _check(provider: Provider, config: InstanceConfig) -> None:
         "tool_filter": config.tool_filter is not None,
         "persona": config.persona is not None,
     }
+    if _background(config) == "continuable" and not is_continuable(provider):
+        raise ConfigError(
+            f"{config.tool_name}: provider {provider.name!r} has no continuable children; use background_mode one-shot"
+        )
     for capability, is_wanted in wanted.items():
         if is_wanted and not getattr(provider.capabilities, capability):
             hint = "; set max_depth to provider-managed" if capability == "depth_limit" else ""

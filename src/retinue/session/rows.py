@@ -23,6 +23,7 @@ __all__ = [
     "Park",
     "Replace",
     "RowState",
+    "Settle",
     "StoredRow",
     "Target",
     "Unpark",
@@ -126,13 +127,20 @@ class Hush(Struct, frozen=True):
     ids: tuple[MessageId, ...]
 
 
+class Settle(Struct, frozen=True):
+    """A condition: the session has no pending waking row that is not parked, and no delegated child of its own with an
+    open activation. If it does not hold, the batch is refused."""
+
+    session_id: SessionId
+
+
 class Unpark(Struct, frozen=True):
     """All parked rows of the session may start turns again."""
 
     session_id: SessionId
 
 
-Op: TypeAlias = Create | Append | Insert | Claim | Withdraw | Replace | Park | Hush | Unpark
+Op: TypeAlias = Create | Append | Insert | Claim | Withdraw | Replace | Park | Hush | Unpark | Settle
 
 
 class Batch(Struct, frozen=True):

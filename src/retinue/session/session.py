@@ -125,16 +125,19 @@ class Session:
         return Undo(undo)
 
     def check(self) -> None:
-        """Return if the session can be changed. Raises: the failure that dropped it, LeaseLost, BadInput (re-entry).
+        """Return if the session can be changed. Raises: the failure that dropped it, LeaseLost.
 
         A lease that is only no longer certain does not stop a change: the store compares its fence in every batch.
         """
         if self.failure is not None:
             raise self.failure
-        if self._publishing:
-            raise BadInput(f"session {self.id!r} cannot be changed from inside one of its observers")
         if self.hold.lost:
             self.hold.check()
+
+    def check_append(self) -> None:
+        """Return if events can be added now. Raises: BadInput from inside an observer of the session's events."""
+        if self._publishing:
+            raise BadInput(f"the log of session {self.id!r} cannot grow from inside one of its observers")
 
     # For Transaction and Sessions.
 

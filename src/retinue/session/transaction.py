@@ -225,6 +225,8 @@ class Transaction:
         """
         for session in self._touched.values():
             session.check()
+        for id in self._appends:
+            self._touched[id].check_append()
         receipt = Receipt(self._ledger.writer)
         fences = {s.root: s.hold.lease.fence for s in self._touched.values()}
         if not self._ops:

@@ -26,6 +26,7 @@ from retinue.session.rows import (
     Park,
     Replace,
     RowState,
+    Settle,
     Target,
     Unpark,
     Withdraw,
@@ -37,6 +38,7 @@ from retinue.store._rules import (
     claim_conflict,
     id_conflict,
     log_gap,
+    not_quiet,
     nothing_to_replace,
     replacement_used,
     session_exists,
@@ -146,8 +148,18 @@ class Changes:
                 record = self._tables.sessions.get(op.session_id)
                 ids = tuple(record.messages) if record else ()
                 self._update(op.session_id, ids, lambda r: replace(r, parked=False))
+            case Settle():
+                self._check_quiet(op.session_id, batch)
             case _:
                 assert_never(op)
+
+    def _check_quiet(self, id: SessionId, batch: Batch) -> None:
+        rows = self._guarded(id, batch).messages.values()
+        if any(row.state == "pending" and row.wake and not row.parked for row in rows) or any(
+            record.parent == id and record.is_delegated and record.open_activation is not None
+            for record in self._tables.sessions.values()
+        ):
+            raise not_quiet(id)
 
     def _put(self, table: dict[K, V], key: K, value: V) -> None:
         if key in table:

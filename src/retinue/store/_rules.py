@@ -11,6 +11,7 @@ from retinue.errors import (
     ClaimConflict,
     IdConflict,
     LeaseLost,
+    NotQuiet,
     RetinueError,
     SessionHeld,
     SessionNotFound,
@@ -70,6 +71,11 @@ def refusal(error: Exception) -> Exception:
     result = StoreFailure(f"the batch holds a value that cannot be stored: {type(error).__name__}: {error}")
     result.__cause__ = error
     return result
+
+
+def not_quiet(id: SessionId) -> NotQuiet:
+    """A settlement that came too early."""
+    return NotQuiet(f"session {id!r} still has a message to run, or a child at work; it settles later")
 
 
 def session_exists(id: SessionId) -> AlreadyExists:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal, TypeAlias
 
 from retinue.agent.agent import Agent
 from retinue.agent.registry import Creation, Setup
@@ -10,12 +11,26 @@ from retinue.base.ids import MessageId, SessionId, derived_id, new_session_id
 from retinue.errors import DepthExceeded
 from retinue.model.content import UserMessage
 from retinue.prompt.sections import Section
-from retinue.session.events import Descriptor, Event, SessionHeader
+from retinue.session.events import ActivationStart, Descriptor, Event, SessionHeader
 from retinue.session.rows import Delivery
 from retinue.session.transaction import Transaction
 from retinue.subagent.provider import RunRequest
 
-__all__ = ["PERSONA_ORDER", "PERSONA_SECTION", "child_depth", "child_id", "composition", "one_shot_creation"]
+__all__ = [
+    "PERSONA_ORDER",
+    "PERSONA_SECTION",
+    "ChildSetup",
+    "child_depth",
+    "child_id",
+    "composition",
+    "creation",
+    "describe",
+    "prompt_id",
+]
+
+ChildSetup: TypeAlias = Callable[[Agent, Descriptor], Awaitable[None]]
+"""What a deployment adds to each activation of a continuable child."""
+
 
 PERSONA_SECTION = "deployment:persona"
 PERSONA_ORDER = 0.0
@@ -51,17 +66,11 @@ def composition(descriptor: Descriptor) -> Setup:
     return setup
 
 
-def one_shot_creation(request: RunRequest, provider: str, seed: Sequence[Event] = ()) -> Creation:
-    """The creation of a one-shot child whose first batch holds its descriptor and its prompt.
-
-    Raises: DepthExceeded.
-    """
-    parent = request.parent
-    clock = parent.environment.sessions.clock
-    id = child_id(request)
-    options = request.options.over(parent.options)
-    made = Descriptor(
-        mode="one-shot",
+def describe(request: RunRequest, provider: str, mode: Literal["one-shot", "continuable"]) -> Descriptor:
+    """What the child is made from, as its log keeps it."""
+    options = request.options.over(request.parent.options)
+    return Descriptor(
+        mode=mode,
         provider=provider,
         label=request.label or None,
         agent_provider=options.provider,
@@ -71,17 +80,31 @@ def one_shot_creation(request: RunRequest, provider: str, seed: Sequence[Event] 
         max_tokens=options.max_tokens,
     )
 
+
+def creation(request: RunRequest, made: Descriptor, *, setup: Setup, seed: Sequence[Event] = ()) -> Creation:
+    """The creation of a child whose first batch holds its descriptor, the start of its activation if it is
+    continuable, the policies it inherits, and its prompt.
+
+    Raises: DepthExceeded.
+    """
+    parent = request.parent
+    clock = parent.environment.sessions.clock
+    id = child_id(request)
+    prompt = Delivery(
+        session_id=id,
+        message=UserMessage(prompt_id(id), request.prompt),
+        target="next-turn",
+        wake=True,
+        accepted_at=clock.now_ms(),
+    )
+
     def commit(tx: Transaction, agent: Agent) -> None:
         tx.append(agent.session, made)
-        tx.insert(
-            Delivery(
-                session_id=id,
-                message=UserMessage(MessageId(derived_id("prompt", id)), request.prompt),
-                target="next-turn",
-                wake=True,
-                accepted_at=clock.now_ms(),
-            )
-        )
+        if made.mode == "continuable":
+            tx.append(agent.session, ActivationStart(1))
+        if request.policies:
+            tx.append(agent.session, *request.policies)
+        tx.insert(prompt)
 
     return Creation(
         header=SessionHeader(
@@ -93,10 +116,15 @@ def one_shot_creation(request: RunRequest, provider: str, seed: Sequence[Event] 
             origin="subagent",
             delegation_depth=child_depth(request),
         ),
-        options=options,
+        options=request.options.over(parent.options),
         label=request.label,
         root=parent.session.root,
         seed=seed,
-        setup=composition(made),
+        setup=setup,
         commit=commit,
     )
+
+
+def prompt_id(child: SessionId) -> MessageId:
+    """The id of a child's first message."""
+    return MessageId(derived_id("prompt", child))

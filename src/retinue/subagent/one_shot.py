@@ -16,7 +16,7 @@ from retinue.agent.registry import Agents
 from retinue.base.ids import SessionId
 from retinue.session.events import Event
 from retinue.session.folds import descriptor
-from retinue.subagent.child import child_id, composition, one_shot_creation
+from retinue.subagent.child import child_id, composition, creation, describe
 from retinue.subagent.outcome import Outcome, outcome
 from retinue.subagent.provider import Run, RunRequest
 
@@ -96,12 +96,13 @@ async def start_one_shot(agents: Agents, request: RunRequest, provider: str, *, 
 
     Raises: DepthExceeded before anything exists; what building the child raises, with nothing left behind.
     """
-    creation = one_shot_creation(request, provider, seed)
+    made = describe(request, provider, "one-shot")
+    new = creation(request, made, setup=composition(made), seed=seed)
     if request.key is not None:
         found = await _find(agents, request)
         if found is not None:
             return found
-    return LocalRun(agents, await agents.create(creation))
+    return LocalRun(agents, await agents.create(new))
 
 
 async def _find(agents: Agents, request: RunRequest) -> Run | None:

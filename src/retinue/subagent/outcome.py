@@ -14,7 +14,17 @@ from retinue.model.content import Image, InputBlock, Text, Usage
 from retinue.session.events import AssistantReply, Event, StepStart, TurnEnd, TurnStart
 from retinue.session.folds import total_usage
 
-__all__ = ["ENDINGS", "Ending", "Outcome", "last_words", "outcome", "turn_ending"]
+__all__ = [
+    "ENDINGS",
+    "Ending",
+    "Outcome",
+    "last_words",
+    "accounting_end",
+    "accounting_end_seq",
+    "outcome",
+    "turn_diagnostic",
+    "turn_ending",
+]
 
 Ending: TypeAlias = Literal[
     "completed", "max-tokens", "refusal", "aborted", "error", "timeout", "over-budget", "interrupted"
@@ -59,7 +69,28 @@ def outcome(events: Sequence[Event], *, first: int = 0) -> Outcome:
     The last turn that accounts for work decides: one that entered a step, or that took input and did not complete. With
     none, nothing was done, which is an `error` for a run that was given a prompt. Source: behaviour IN-43, DR-05.
     """
-    deciding: TurnEnd | None = None
+    deciding = accounting_end(events, first=first)
+    usage = total_usage(events, first)
+    if deciding is None:
+        return Outcome(ending="error", diagnostic="it ended without having done anything", usage=usage)
+    return Outcome(
+        ending=turn_ending(deciding),
+        output=last_words(events, first=first),
+        diagnostic=turn_diagnostic(deciding),
+        usage=usage,
+    )
+
+
+def accounting_end(events: Sequence[Event], *, first: int = 0) -> TurnEnd | None:
+    """The end of the last turn from seq `first` on that accounts for work. Source: behaviour IN-43."""
+    seq = accounting_end_seq(events, first=first)
+    end = events[seq].data if seq >= 0 else None
+    return end if isinstance(end, TurnEnd) else None
+
+
+def accounting_end_seq(events: Sequence[Event], *, first: int = 0) -> int:
+    """Where that end stands, or -1 if no such turn has ended."""
+    deciding = -1
     has_step = False
     for event in events:
         if event.seq < first:
@@ -70,21 +101,14 @@ def outcome(events: Sequence[Event], *, first: int = 0) -> Outcome:
             case StepStart():
                 has_step = True
             case TurnEnd() as end if has_step or end.reason != "completed":
-                deciding = end
+                deciding = event.seq
             case _:
                 pass
-    usage = total_usage(events, first)
-    if deciding is None:
-        return Outcome(ending="error", diagnostic="it ended without having done anything", usage=usage)
-    return Outcome(
-        ending=turn_ending(deciding),
-        output=last_words(events, first=first),
-        diagnostic=_diagnostic(deciding),
-        usage=usage,
-    )
+    return deciding
 
 
-def _diagnostic(end: TurnEnd) -> str | None:
+def turn_diagnostic(end: TurnEnd) -> str | None:
+    """Why the turn did not complete, in one line."""
     if end.error is not None:
         return f"{end.error.code}: {end.error.message}"
     return end.detail

@@ -29,6 +29,7 @@ from retinue.session.rows import (
     Op,
     Park,
     Replace,
+    Settle,
     Unpark,
     Withdraw,
 )
@@ -40,6 +41,7 @@ from retinue.store._rules import (
     claim_conflict,
     id_conflict,
     log_gap,
+    not_quiet,
     nothing_to_replace,
     replacement_used,
     session_exists,
@@ -103,6 +105,9 @@ class Applier:
                 found = self._find(op.session_id)
                 if found is not None:
                     run(self._cursor, SQL["unpark_messages"], (found[0],))
+            case Settle():
+                if self._one("is_busy", self._guarded(op.session_id, batch), op.session_id) is not None:
+                    raise not_quiet(op.session_id)
             case _:
                 assert_never(op)
 

@@ -73,6 +73,12 @@ UPDATE message SET wake = 0 WHERE id = ?1 AND session = ?2 AND state = 'pending'
 -- name: unpark_messages
 UPDATE message SET parked = 0 WHERE session = ? AND state = 'pending' AND parked = 1
 
+-- name: is_busy
+SELECT 1 FROM message WHERE session = ?1 AND state = 'pending' AND wake = 1 AND parked = 0
+UNION ALL
+SELECT 1 FROM session WHERE parent = ?2 AND is_delegated = 1 AND open_activation IS NOT NULL
+LIMIT 1
+
 -- name: read_session
 SELECT key, header, root, length FROM session WHERE id = ?
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from retinue.agent.registry import Agents
+from retinue.session.events import Event
 from retinue.subagent.one_shot import start_one_shot
 from retinue.subagent.provider import Capabilities, Run, RunRequest
 
@@ -21,3 +24,7 @@ class SpawnProvider:
     async def start(self, request: RunRequest) -> Run:
         """See `Provider.start`."""
         return await start_one_shot(self._agents, request, self.name)
+
+    async def prepare(self, request: RunRequest) -> Sequence[Event]:
+        """A fresh child begins with nothing."""
+        return ()

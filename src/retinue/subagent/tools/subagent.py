@@ -1,26 +1,26 @@
-"""The delegation tool: one instance binds one provider to one tool name."""
+"""The delegation tool: one instance binds one provider to one tool name and one default of scheduling."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
-from retinue.base.bus import Bus
-from retinue.base.ids import SessionId, derived_id
-from retinue.base.json import JSONObject
-from retinue.errors import RetinueError, ToolFailure, error_record
+from retinue.base.ids import derived_id
+from retinue.errors import ToolFailure
 from retinue.model.content import Text
-from retinue.session.events import ToolFilter
-from retinue.subagent.outcome import Ending, Outcome
-from retinue.subagent.provider import Provider, Providers, Run, RunRequest
-from retinue.subagent.tools.wording import headline, tool_spec
+from retinue.session.events import Payload, ToolFilter
+from retinue.subagent.continuation import Continuations
+from retinue.subagent.provider import Provider, Providers, RunRequest
+from retinue.subagent.tools.foreground import finish_run, foreground_result
+from retinue.subagent.tools.wording import Background, continuable_receipt, tool_spec
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
-__all__ = ["DelegationOptions", "SubagentEnded", "SubagentStarted", "delegation_tool"]
+__all__ = ["Backends", "DelegationOptions", "delegation_tool"]
 
 
 class DelegationOptions(Struct, frozen=True, kw_only=True):
@@ -28,6 +28,7 @@ class DelegationOptions(Struct, frozen=True, kw_only=True):
 
     provider: str = "spawn"
     tool_name: str = "subagent"
+    background: Background = "one-shot"
     options: AgentOptions
     max_depth: int | None = 3
     """None leaves the depth to the provider."""
@@ -35,125 +36,64 @@ class DelegationOptions(Struct, frozen=True, kw_only=True):
     persona: str | None = None
 
 
-class SubagentStarted(Struct, frozen=True, kw_only=True):
-    """A child was accepted. Published on the delegating parent's bus, before its end."""
+class Backends(Struct, frozen=True, kw_only=True):
+    """What runs the children of a delegation tool."""
 
-    run_id: str
-    provider: str
-    id: SessionId
-    parent: Agent
-    local: bool
-
-
-class SubagentEnded(Struct, frozen=True, kw_only=True):
-    """How that child ended; pairs with its start by `run_id`."""
-
-    run_id: str
-    provider: str
-    id: SessionId
-    parent: Agent
-    local: bool
-    outcome: Ending
-    last_message: str
+    providers: Providers
+    continuations: Continuations | None = None
+    capture: Callable[[Agent], tuple[Payload, ...]] = lambda _: ()
+    """The policies of a parent that its child inherits, taken before anything is awaited."""
 
 
-def delegation_tool(providers: Providers, provider: Provider, options: DelegationOptions) -> Tool:
-    """The tool of one instance. Its calls overlap; each waits for its child and disposes it."""
+def delegation_tool(backends: Backends, provider: Provider, options: DelegationOptions) -> Tool:
+    """The tool of one instance. All its calls overlap."""
 
     async def delegate(
-        ctx: ToolContext,
-        description: str,
-        prompt: str,
+        ctx: ToolContext, description: str, prompt: str, run_in_background: bool | None = None
     ) -> ToolResult:
-        parent = ctx.caller
-        if not isinstance(parent, Agent):
-            raise ToolFailure("NO_CALLER", f"{options.tool_name} can only be called by an agent")
-        if not prompt.strip():
-            raise ToolFailure("INVALID_ARGS", "prompt: must say what to do; it is empty")
-        request = RunRequest(
-            parent=parent,
-            prompt=(Text(prompt),),
-            label=description,
-            key=ctx.key,
-            options=options.options,
-            max_depth=options.max_depth,
-            tool_filter=options.tool_filter,
-            persona=options.persona,
-        )
+        request = _request(ctx, description, prompt, options, backends)
+        if run_in_background and options.background == "disabled":
+            raise ToolFailure("BACKGROUND_DISABLED", f"{options.tool_name} has no background here; leave the flag out")
+        if options.background == "continuable" and run_in_background is not False:
+            return await _continuable(ctx, request)
         run_id = derived_id("run", *ctx.key.parts)
-        run = await providers.start(options.provider, request)
-        ctx.created.append(f"subagent {run.id}")
-        ended = await _Foreground(parent.bus, run_id, options.provider, run, parent).finish()
-        return _result(run_id, run.id, *ended)
+        run = await backends.providers.start(options.provider, request)
+        ctx.created.append(f"agent {run.id}")
+        ended = await finish_run(run, run_id=run_id, provider=options.provider, parent=request.parent)
+        return foreground_result(run_id, run.id, ended)
 
-    spec = tool_spec(options.tool_name, provider.capabilities)
+    async def _continuable(ctx: ToolContext, request: RunRequest) -> ToolResult:
+        if backends.continuations is None:
+            raise ToolFailure("CONTINUATION_UNAVAILABLE", "children cannot run in the background here")
+        accepted = await backends.continuations.start(options.provider, request)
+        ctx.created.append(f"agent {accepted.child_id}")
+        return ToolResult.text(
+            continuable_receipt(accepted.child_id),
+            value={"kind": "continuable", "subagent_id": accepted.child_id},
+            meta={"subagent_id": accepted.child_id},
+        )
+
+    spec = tool_spec(options.tool_name, provider.capabilities, options.background)
     made = tool(name=spec.name, description=spec.description, safe=True, effect="rows", pooled=False)(delegate)
     return replace(made, spec=spec)
 
 
-class _Foreground(Struct, frozen=True):
-    """One run, waited for, disposed, and announced in pairs."""
-
-    bus: Bus
-    run_id: str
-    provider: str
-    run: Run
-    parent: Agent
-
-    async def finish(self) -> tuple[Outcome, list[Exception]]:
-        """How it ended, and what failed around it: the run first, then its disposal."""
-        is_local = self.run.agent is not None
-        self.bus.publish(
-            SubagentStarted(
-                run_id=self.run_id, provider=self.provider, id=self.run.id, parent=self.parent, local=is_local
-            )
-        )
-        outcome = Outcome(ending="aborted")
-        failures: list[Exception] = []
-        try:
-            outcome = await self.run.result()
-        except Exception as error:
-            outcome = Outcome(ending="error")
-            failures.append(error)
-        finally:
-            try:
-                await self.run.dispose()
-            except Exception as error:
-                failures.append(error)
-            self.bus.publish(
-                SubagentEnded(
-                    run_id=self.run_id,
-                    provider=self.provider,
-                    id=self.run.id,
-                    parent=self.parent,
-                    local=is_local,
-                    outcome="error" if failures else outcome.ending,
-                    last_message=outcome.text,
-                )
-            )
-        return outcome, failures
-
-
-def _result(run_id: str, id: SessionId, outcome: Outcome, failures: list[Exception]) -> ToolResult:
-    """The result the model sees. Source: behaviour TS-24, TS-27, TS-28."""
-    meta: JSONObject = {"subagent_id": id, "run_id": run_id, "outcome": "error" if failures else outcome.ending}
-    if outcome.ending == "completed" and not failures:
-        value: JSONObject = {"kind": "foreground", "run_id": run_id, "output": outcome.text}
-        content = outcome.output or (Text("The agent finished without a closing message."),)
-        return ToolResult(content=content, value=value, meta=meta)
-    lines: list[str] = []
-    if outcome.ending != "completed":
-        lines.append(headline(outcome.ending))
-        if outcome.diagnostic:
-            lines.append(outcome.diagnostic)
-    lines.extend(_failure_line(error) for error in failures)
-    if outcome.text:
-        lines.append(f"What it had said so far:\n{outcome.text}")
-    ending: str = "error" if failures else outcome.ending
-    code = f"SUBAGENT_{ending.upper().replace('-', '_')}"
-    return ToolResult.error(code, "\n".join(lines), meta=meta)
-
-
-def _failure_line(error: Exception) -> str:
-    code, message = error_record(error)
-    return f"{code}: {message}" if isinstance(error, RetinueError) else message
+def _request(
+    ctx: ToolContext, description: str, prompt: str, options: DelegationOptions, backends: Backends
+) -> RunRequest:
+    parent = ctx.caller
+    if not isinstance(parent, Agent):
+        raise ToolFailure("NO_CALLER", f"{options.tool_name} can only be called by an agent")
+    if not prompt.strip():
+        raise ToolFailure("INVALID_ARGS", "prompt: must say what to do; it is empty")
+    return RunRequest(
+        parent=parent,
+        prompt=(Text(prompt),),
+        label=description,
+        key=ctx.key,
+        options=options.options,
+        max_depth=options.max_depth,
+        tool_filter=options.tool_filter,
+        persona=options.persona,
+        policies=backends.capture(parent),
+    )

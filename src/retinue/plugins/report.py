@@ -1,0 +1,45 @@
+"""`report` for continuable children: the tool and its section, installed in each child and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from msgspec import Struct
+
+from retinue.agent.agent import Agent
+from retinue.host.host import Host
+from retinue.session.events import Descriptor
+from retinue.subagent.continuation import CONTINUATIONS
+from retinue.subagent.report import ReportDelivery, install_report
+
+__all__ = ["OPTIONS", "ReportConfig", "plugin"]
+
+
+class ReportConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How reports reach the parent."""
+
+    report_delivery: ReportDelivery = "next-step"
+    """`next-step` wakes an idle parent or joins its nearest step; `quiet` waits for the parent's next turn."""
+    max_per_turn: int = 20
+    """Reports of one turn that may wake the parent; later ones are accepted and wake nobody."""
+
+
+OPTIONS = ReportConfig
+
+
+@asynccontextmanager
+async def plugin(host: Host, config: ReportConfig) -> AsyncGenerator[None]:
+    """Every later activation of a continuable child can report. Raises: MissingSeam without delegation."""
+    continuations = host.require(CONTINUATIONS, needed_by="report")
+
+    async def install(agent: Agent, made: Descriptor) -> None:
+        await install_report(
+            host, continuations, agent, made, delivery=config.report_delivery, per_turn=config.max_per_turn
+        )
+
+    undo = continuations.contribute(install)
+    try:
+        yield
+    finally:
+        undo()

@@ -1,0 +1,34 @@
+"""Notifications about children, published on the bus of whoever delegated. Each start pairs with one end."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from retinue.base.ids import SessionId
+from retinue.subagent.outcome import Ending
+
+__all__ = ["SubagentEnded", "SubagentStarted"]
+
+
+class SubagentStarted(Struct, frozen=True, kw_only=True):
+    """A child was accepted, or a continuable one is at work again. Comes before its end."""
+
+    run_id: str
+    """The same for the same run or activation, also after a crash."""
+    provider: str
+    id: SessionId
+    parent: SessionId
+    local: bool
+    """It runs in this process."""
+
+
+class SubagentEnded(Struct, frozen=True, kw_only=True):
+    """How that run or activation ended; pairs with its start by `run_id`."""
+
+    run_id: str
+    provider: str
+    id: SessionId
+    parent: SessionId
+    local: bool
+    outcome: Ending
+    last_message: str
