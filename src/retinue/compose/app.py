@@ -24,6 +24,7 @@ from retinue.session.events import SessionHeader, TurnEnd, TurnStart
 from retinue.session.rows import StoredRow
 from retinue.session.session import Session
 from retinue.session.store import SessionStore
+from retinue.subagent.continuation import CONTINUATIONS
 from retinue.tools.tool import Tool
 
 __all__ = ["App", "open"]
@@ -65,7 +66,10 @@ class App:
         tree = await self._tree(agent.id)
         first = agent.session.next_seq
         await agent.follow_up(task).wait()
-        return Run(agent, tree, first=first)
+        return self._started(agent, tree, first)
+
+    def _started(self, agent: Agent, tree: TreeAccount, first: int) -> Run:
+        return Run(agent, tree, first=first, continuations=self.host.find(CONTINUATIONS))
 
     async def resume(self, id: str, text: str | None = None, *, key: str | None = None) -> Run:
         """The stored root session is live and at work: on what it owes, and on `text` after that.
@@ -86,6 +90,9 @@ class App:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
         tree = await self._tree(known)
         agent = await self.host.agents.resume(known, options=self.host.options.options)
+        continuations = self.host.find(CONTINUATIONS)
+        if continuations is not None:
+            await continuations.recover(agent)
         session = agent.session
         message = new_message_id() if key is None else MessageId(derived_id("message", known, key))
         first = _newest_turn(session)
@@ -93,11 +100,11 @@ class App:
             first = session.next_seq if session.turns.open is None else first
             earlier = await self._sent(known, message, text) if key is not None else None
             if earlier is not None and earlier.state != "pending":
-                return Run(agent, tree, first=_start_of(session, earlier.turn))
+                return self._started(agent, tree, _start_of(session, earlier.turn))
             await agent.send(text, id=message).wait()
         elif agent.status == "idle" and session.turns.last and not _is_complete(session):
             await agent.follow_up(GO_ON).wait()
-        return Run(agent, tree, first=first)
+        return self._started(agent, tree, first)
 
     async def _sent(self, id: SessionId, message: MessageId, text: str) -> StoredRow | None:
         """The row of an earlier send with that message id. Raises: IdConflict if it said something else."""

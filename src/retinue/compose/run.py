@@ -20,6 +20,7 @@ from retinue.model.chunks import TextDelta
 from retinue.model.content import Usage
 from retinue.session.events import ErrorRecord, TurnEnd
 from retinue.session.folds import total_usage
+from retinue.subagent.continuation import Continuations
 from retinue.subagent.outcome import Ending, Outcome, outcome
 
 __all__ = ["Result", "Run", "Withdrawn"]
@@ -91,8 +92,11 @@ class Result:
 class Run:
     """Started by `App.run` or `App.resume`. Await `result`, iterate live text, or both; ignoring it loses nothing."""
 
-    def __init__(self, agent: Agent, tree: TreeAccount, *, first: int) -> None:
+    def __init__(
+        self, agent: Agent, tree: TreeAccount, *, first: int, continuations: Continuations | None = None
+    ) -> None:
         self.agent = agent
+        self._continuations = continuations
         self.tree = tree
         """What the agents below the root have used and become so far."""
         self._first = first
@@ -103,14 +107,22 @@ class Run:
         return self.agent.id
 
     async def result(self) -> Result:
-        """What the run came to, once the agent owes nothing and its log is durable.
+        """What the run came to, once the agent and all that it started owe nothing and its log is durable.
 
-        A failed run is a result, not an exception. Cancelling ends the wait and leaves the agent at work. Raises:
+        A child that settles wakes the agent, and the turns that opens belong to the run. A failed run is a result, not
+        an exception. Cancelling ends the wait and leaves the agent at work. Raises:
         StoreFailure if the disk did not confirm.
         """
-        await self.agent.wait_idle()
+        await self.wait_quiet()
         await self.agent.environment.sessions.writer.durable()
         return self.so_far()
+
+    async def wait_quiet(self) -> None:
+        """Neither the agent nor anything that it started is at work. Cancelling ends the wait and nothing else."""
+        if self._continuations is not None:
+            await self._continuations.wait_quiet(self.agent)
+        else:
+            await self.agent.wait_idle()
 
     def cancel(self, kind: Literal["user", "limit"] = "user", detail: str | None = None) -> None:
         """The current turn ends as soon as it can; what is queued stays and can be resumed."""
@@ -155,7 +167,7 @@ class Run:
         over = anyio.Event()
 
         async def close_when_idle() -> None:
-            await self.agent.wait_idle()
+            await self.wait_quiet()
             over.set()
             send.close()
 
