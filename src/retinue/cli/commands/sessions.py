@@ -26,16 +26,22 @@ def command(ctx: click.Context, as_json: bool, **options: Any) -> int:
 
 async def _lines(common: Common, as_json: bool) -> list[str]:
     from retinue.base.json import encode
+    from retinue.cli.failures import say
     from retinue.cli.text import brief
     from retinue.cli.views.reading import reading
     from retinue.cli.views.state import clock_time, session_object, state, title
+    from retinue.errors import CorruptSession
 
     lines: list[str] = []
     async with reading(common) as store:
         if store is None:
             return [] if as_json else ["no sessions"]
         for summary in await store.roots():
-            stored = await store.read(summary.header.id)
+            try:
+                stored = await store.read(summary.header.id)
+            except CorruptSession as error:  # one that cannot be read hides no other
+                say(error.code, str(error))
+                continue
             if as_json:
                 lines.append(encode(session_object(summary, stored)).decode())
             else:

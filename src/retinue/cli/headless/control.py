@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import anyio
 from anyio.abc import TaskStatus
 
-from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
-from retinue.agent.registry import Agents
+from retinue.cli.headless.background import Background
 from retinue.compose.run import Run
+from retinue.host.host import Host
 
-__all__ = ["GRACE_S", "Control"]
+__all__ = ["GRACE_S", "Control", "Finished"]
 
 GRACE_S = 8.0
 """How long agents may take to close their turns after a stop; what takes longer goes on after `resume`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Who was still at work when the root was done: ids of agents and tasks."""
+
+    stopped: tuple[str, ...] = ()
+    """Ended on purpose."""
+    abandoned: tuple[str, ...] = ()
+    """Left as they were."""
 
 
 class Control:
@@ -32,7 +43,7 @@ class Control:
         self._at_once = at_once
         self._stopping = anyio.Event()
         self._run: Run | None = None
-        self._agents: Agents | None = None
+        self._work: Background | None = None
 
     @property
     def exit_code(self) -> int | None:
@@ -55,84 +66,51 @@ class Control:
         self.stop(Cause("limit", "timeout"))
 
     def stop(self, cause: Cause) -> None:
-        """The tree ends its turns as soon as it can; its mailboxes stay as they are."""
+        """The root ends its turn as soon as it can, and with it the children that it waits for.
+
+        Mailboxes stay as they are. Children in the background are left to the end of the process: like a crash, it
+        settles nothing, and they go on after `resume`.
+        """
         if self.cause is None:
             self.cause = cause
             self._stopping.set()
             if self._run is None:
                 self.startup.cancel()
             else:
-                self._cancel(self._run, cause)
+                self._run.agent.cancel(cause, keep_mailbox=True)
 
-    def attach(self, run: Run, agents: Agents) -> None:
+    def attach(self, run: Run, host: Host) -> None:
         """`run` is what a stop stops from now on; one that came before is made up for."""
-        self._run, self._agents = run, agents
+        self._run = run
+        self._work = Background(host, run.agent)
         if self.cause is not None:
-            self._cancel(run, self.cause)
+            run.agent.cancel(self.cause, keep_mailbox=True)
 
-    def _cancel(self, run: Run, cause: Cause) -> None:
-        """The root goes first: it ends those it waits for. The others are ended once it is idle."""
-        if run.agent.status == "running":
-            run.agent.cancel(cause, keep_mailbox=True)
-        else:
-            for agent in self.others():
-                agent.cancel(cause, keep_mailbox=True)
-
-    def others(self) -> list[Agent]:
-        """Agents of the tree, besides its root, that are at work."""
-        run, agents = self._run, self._agents
-        if run is None or agents is None:
-            return []
-        return [
-            agent
-            for agent in agents.list()
-            if agent is not run.agent and agent.session.root == run.session_id and agent.status == "running"
-        ]
-
-    async def finished(
-        self, on_finish: Literal["drain", "stop"], timeout_s: float | None
-    ) -> tuple[tuple[str, ...], bool]:
-        """The root owes nothing and nobody of its tree works any more, as far as the bounds allow.
-
-        The answer is the ids of agents that were at work when the root was done and had to be stopped or left, and
-        whether they were stopped on purpose.
-        """
-        run = self._run
+    async def finished(self, on_finish: Literal["drain", "stop"], timeout_s: float | None) -> Finished:
+        """The root owes nothing and nobody of its tree works any more, as far as the bounds allow."""
+        run, work = self._run, self._work
         assert run is not None
-        await self._bounded(run.agent.wait_idle)
-        others = self.others()
-        if self.cause is None and others and on_finish == "drain":
+        assert work is not None
+        await self._until_stopped(run, run.agent.wait_idle)
+        if self.cause is None and on_finish == "stop":
+            stopped = work.ids()
+            await work.stop()
+            return Finished(stopped=stopped, abandoned=work.ids())
+        if self.cause is None:
             with anyio.move_on_after(timeout_s):
-                await self._bounded(self._quiet)
-            others = self.others()
-        left = tuple(agent.id for agent in others)
-        for agent in others:
-            agent.cancel(self.cause or Cause("user", "on-finish"), keep_mailbox=True)
-        with anyio.move_on_after(GRACE_S):
-            await self._quiet()
-        return left, on_finish == "stop"
+                await self._until_stopped(run, work.wait_quiet)
+        return Finished(abandoned=work.ids())
 
-    async def _quiet(self) -> None:
-        """Nobody of the tree is at work, its root included."""
-        run = self._run
-        assert run is not None
-        while True:
-            busy = [run.agent] if run.agent.status == "running" else self.others()
-            if not busy:
-                return
-            if self.cause is not None:
-                self._cancel(run, self.cause)
-            await busy[0].wait_idle()
+    async def _until_stopped(self, run: Run, wait: Callable[[], Awaitable[None]]) -> None:
+        """`wait` is over; or a stop came, and the root is idle or has had its time."""
 
-    async def _bounded(self, wait: Callable[[], Awaitable[None]]) -> None:
-        """`wait` is over, or a stop has had its time."""
-
-        async def bound() -> None:
+        async def end() -> None:
             await self._stopping.wait()
-            await anyio.sleep(GRACE_S)
+            with anyio.move_on_after(GRACE_S):
+                await run.agent.wait_idle()
             group.cancel_scope.cancel()
 
         async with anyio.create_task_group() as group:
-            group.start_soon(bound)
+            group.start_soon(end)
             await wait()
             group.cancel_scope.cancel()

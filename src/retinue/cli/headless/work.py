@@ -150,16 +150,16 @@ class _Work:
                     )
                 async with self.progress.shown():
                     self.run = await self.begin(app)
-                    control.attach(self.run, app.host.agents)
+                    control.attach(self.run, app.host)
                     with anyio.CancelScope(shield=True):
                         result = await self.come_to(self.run, control)
         return result
 
     async def come_to(self, run: Run, control: Control) -> Result:
         """The result, once nobody works any more or has to stop."""
-        left, on_purpose = await control.finished(self.job.on_finish, self.job.drain_timeout_s)
-        result = await run.result() if run.agent.status == "idle" else run.so_far()
-        return replace(result, stopped=left) if on_purpose else replace(result, abandoned=left)
+        finished = await control.finished(self.job.on_finish, self.job.drain_timeout_s)
+        await run.agent.environment.sessions.writer.durable()
+        return replace(run.so_far(), stopped=finished.stopped, abandoned=finished.abandoned)
 
     async def begin(self, app: App) -> Run:
         """The run is at work, and people know its id."""
