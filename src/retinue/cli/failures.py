@@ -18,7 +18,10 @@ from retinue.errors import (
 __all__ = ["described", "exit_code", "report", "say"]
 
 _USAGE = (BadInput, NotFound, AlreadyExists, IdConflict)
-_HINT = "; to see delegation at work without a key: retinue demo"
+_HINT = (
+    "; set --model or RETINUE_MODEL, and the key of its provider, such as DEEPSEEK_API_KEY; "
+    "to see delegation at work without a key: retinue demo"
+)
 
 
 def exit_code(error: Exception) -> int:

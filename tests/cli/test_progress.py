@@ -1,0 +1,103 @@
+"""What people see while agents work."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from retinue.base.ids import SessionId
+from retinue.cli.headless.live import frame
+from retinue.cli.headless.watch import Watch
+from retinue.model.content import AssistantMessage, ToolCall, ToolMessage, Usage
+from retinue.session.events import (
+    AssistantReply,
+    Descriptor,
+    Event,
+    Payload,
+    SessionHeader,
+    StepStart,
+    ToolReturned,
+    TurnEnd,
+    TurnStart,
+)
+
+ROOT = SessionId("session-root")
+
+
+class Feeder:
+    """Gives a watch the events of made-up sessions."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+        self.watch.root = ROOT
+        self._seqs: dict[str, int] = {}
+
+    def __call__(self, id: str, *payloads: Payload, parent: str | None = None, depth: int = 0) -> None:
+        header = SessionHeader(
+            id=SessionId(id),
+            created_at=0,
+            parent_session=SessionId(parent) if parent else None,
+            delegation_depth=depth,
+        )
+        first = self._seqs.get(id, 0)
+        self._seqs[id] = first + len(payloads)
+        events: Sequence[Event] = [Event(first + i, 1000, data) for i, data in enumerate(payloads)]
+        self.watch.observe(cast(Any, SimpleNamespace(header=header, root=ROOT)), events)
+
+    def lines(self, height: int = 40) -> list[str]:
+        return frame(self.watch, height).plain.splitlines()
+
+
+@pytest.fixture
+def feed() -> Feeder:
+    return Feeder()
+
+
+def _calls(*names: str) -> AssistantReply:
+    blocks = tuple(ToolCall(f"c{i}", name, "{}") for i, name in enumerate(names))
+    return AssistantReply(turn=1, step=1, message=AssistantMessage(blocks), usage=Usage(900, 200, requests=1))
+
+
+def _child(name: str) -> Descriptor:
+    return Descriptor(mode="one-shot", provider="spawn", label=name)
+
+
+def test_an_agent_shows_what_it_is_doing(feed: Feeder) -> None:
+    feed(ROOT, TurnStart(1), StepStart(1, 1))
+    assert "thinking" in feed.lines()[0]
+    feed(ROOT, _calls("subagent", "subagent", "read"))
+    assert "subagent ×2, read" in feed.lines()[0]
+    assert "1.1k tok" in feed.lines()[0]
+    feed(ROOT, ToolReturned(turn=1, step=1, index=2, message=ToolMessage("c2", ())))
+    assert "subagent ×2 " in feed.lines()[0]
+    feed(ROOT, TurnEnd(turn=1, reason="error"))
+    assert "✗" in feed.lines()[0]
+    assert "error" in feed.lines()[0]
+
+
+def test_children_stand_below_their_parents(feed: Feeder) -> None:
+    feed(ROOT, TurnStart(1))
+    feed("a", _child("first"), TurnStart(1), parent=ROOT, depth=1)
+    feed("b", _child("second"), TurnStart(1), parent=ROOT, depth=1)
+    feed("c", _child("grandchild"), TurnStart(1), parent="a", depth=2)
+    assert [line.split()[1] for line in feed.lines()] == [ROOT, "first", "grandchild", "second"]
+    assert [len(line) - len(line.lstrip()) for line in feed.lines()] == [0, 2, 4, 2]
+
+
+def test_what_does_not_fit_is_counted_and_those_at_work_come_first(feed: Feeder) -> None:
+    feed(ROOT, TurnStart(1))
+    for number in range(50):
+        feed(f"c{number}", _child(f"child-{number}"), TurnStart(1), parent=ROOT, depth=1)
+        if number != 49:
+            feed(f"c{number}", TurnEnd(turn=1, reason="completed"), parent=ROOT, depth=1)
+    lines = feed.lines(height=12)
+    assert len(lines) == 11
+    assert any("child-49" in line for line in lines)
+    assert lines[-1] == "… and 41 more"
+
+
+def test_events_of_another_tree_are_none_of_ours(feed: Feeder) -> None:
+    other = SimpleNamespace(header=SessionHeader(id=SessionId("x"), created_at=0), root=SessionId("x"))
+    feed.watch.observe(cast(Any, other), [Event(0, 0, TurnStart(1))])
+    assert feed.watch.lines == {}

@@ -1,0 +1,104 @@
+"""What is wrong with a command line or a configuration is said in one line, with what to do."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from retinue.cli.options import Common
+from tests.support.command import Done
+
+Retinue = Callable[..., Done]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run",), "say what to do"),
+        (("run", " ", ""), "say what to do"),
+        (("run", "x", "--stream"), "--output jsonl"),
+        (("run", "x", "--timeout", "0"), "--timeout"),
+        (("run", "x", "--output", "xml"), "text"),
+        (("run", "x", "--nonsense"), "--nonsense"),
+        (("resume",), "ID"),
+        (("resume", "some", "--key", "k"), "--key"),
+        (("resume", "some", " "), "the text is empty"),
+        (("nonsense",), "nonsense"),
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(retinue: Retinue, arguments: tuple[str, ...], words: str) -> None:
+    done = retinue(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("retinue: USAGE: ")
+    assert words in done.err
+    assert "--help" in done.err
+
+
+def test_without_a_model_it_says_what_to_set_and_names_the_demo(retinue: Retinue) -> None:
+    done = retinue("run", "hello")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("retinue: MODEL_NOT_CONFIGURED: ")
+    for words in ("--model", "RETINUE_MODEL", "DEEPSEEK_API_KEY", "retinue demo"):
+        assert words in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--model", "nobody:x"), "nobody"),
+        (("--model", "deepseek:"), "deepseek:NAME"),
+        (("--model", "deepseek:x"), "DEEPSEEK_API_KEY"),
+        (("--model", "ollama:x", "--base-url", "localhost:1"), "http://"),
+        (("--model", "ollama:x", "--set", "plugins.subagent.max_dept=2"), "max_dept"),
+        (("--model", "ollama:x", "--set", "plugins.nothing={}"), "nothing"),
+        (("--model", "ollama:x", "--set", "modell=x"), "modell"),
+        (("--model", "ollama:x", "--set", "model"), "path.to.key=value"),
+        (("--model", "ollama:x", "--permission", "everything"), "everything"),
+        (("--model", "ollama:x", "--store", "mysql://x"), "sqlite:///"),
+        (("--model", "ollama:x", "--config", "missing.yaml"), "missing.yaml"),
+        (("--model", "ollama:x", "--cwd", "missing"), "missing"),
+    ],
+)
+def test_a_wrong_configuration_says_which_part(retinue: Retinue, arguments: tuple[str, ...], words: str) -> None:
+    done = retinue("run", "hello", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "Traceback" not in done.err
+    assert words in done.err
+
+
+def test_options_stand_before_or_after_the_command_and_the_later_ones_win(retinue: Retinue, tmp_path: Path) -> None:
+    assert retinue("--home", str(tmp_path / "one"), "sessions").out == "no sessions\n"
+    done = retinue("--model", "nobody:x", "run", "hello", "--model", "noone:y")
+    assert "'noone'" in done.err
+    done = retinue("--set", "plugins.shell=null", "run", "hello", "--model", "ollama:x", "--set", "bundle=nonsense")
+    assert "nonsense" in done.err
+
+
+def test_every_common_option_is_a_variable_too(
+    retinue: Retinue, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "some.yaml").write_text("max_tokens: 7\n")
+    for name, value in {
+        "RETINUE_MODEL": "ollama:x",
+        "RETINUE_BASE_URL": "http://127.0.0.1:9/v1",
+        "RETINUE_CONFIG": str(tmp_path / "some.yaml"),
+        "RETINUE_STORE": f"sqlite:///{tmp_path}/s.db",
+        "RETINUE_CWD": str(tmp_path),
+        "RETINUE_PERMISSION": "read-only",
+        "RETINUE_SET": "plugins.subagent.max_depth=1\nretry.max_retries=0\n",
+    }.items():
+        monkeypatch.setenv(name, value)
+    import os
+
+    config = Common().load(os.environ)
+    assert (config.model, config.base_url, config.max_tokens) == ("ollama:x", "http://127.0.0.1:9/v1", 7)
+    assert (config.permission, config.home) == ("read-only", str(tmp_path / "home"))
+    assert config.store.url == f"sqlite:///{tmp_path}/s.db"
+    assert (config.plugins["subagent"], config.retry.max_retries) == ({"max_depth": 1}, 0)
+    assert Common().folder == tmp_path
+    assert Common(model="ollama:y", settings=("retry.max_retries=3",)).load(os.environ).retry.max_retries == 3
+
+
+def test_how_to_find_a_session_again_is_part_of_the_advice() -> None:
+    assert Common(home="/a b", model="x").place == " --home '/a b'"
+    assert Common().place == ""
