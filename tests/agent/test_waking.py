@@ -2,9 +2,12 @@
 
 import anyio
 
+from retinue.agent.environment import PreStep, Reject, StepInput
 from retinue.agent.phase import Cause
 from retinue.agent.signals import MessageInserted, StatusChanged
-from retinue.model.content import Source
+from retinue.base.chain import Next
+from retinue.base.ids import MessageId
+from retinue.model.content import Source, Text, UserMessage
 from retinue.session.store import SessionStore
 from retinue.testing.gate import Gate
 from retinue.testing.host import scripted_host, start_agent
@@ -46,6 +49,23 @@ async def test_a_wake_opens_a_turn_even_if_the_message_is_gone_by_then(store: Se
         (row,) = agent.session.mailbox.next_turn
         assert agent.withdraw(row.id)
         await sent
+        await agent.wait_idle()
+        assert outline(agent.session.events) == ["turn 1", "end 1 completed"]
+
+
+async def test_a_turn_without_a_message_is_not_made_a_step_by_what_a_layer_adds(store: SessionStore) -> None:
+    extra = UserMessage(MessageId("msg-context"), (Text("today is Monday"),), Source(kind="plugin", plugin="context"))
+
+    async def layer(request: StepInput, inner: Next[StepInput, PreStep]) -> PreStep:
+        entered = await inner(request)
+        return entered if isinstance(entered, Reject) else (*entered, extra)
+
+    async with scripted_host(ScriptedModel(), store=store) as host:
+        host.chains.pre_step.wrap(layer)
+        agent = await start_agent(host)
+        agent.follow_up("a")
+        (row,) = agent.session.mailbox.next_turn
+        agent.withdraw(row.id)
         await agent.wait_idle()
         assert outline(agent.session.events) == ["turn 1", "end 1 completed"]
 

@@ -61,6 +61,8 @@ class Agent:
         self.session = session
         self.options = options
         self.label = label
+        self.cwd = Path(session.header.cwd) if session.header.cwd is not None else environment.cwd
+        """Absolute working folder."""
         self.tools = environment.tools.child()
         self.prompt = environment.prompt.child()
         self.chains = environment.chains.child()
@@ -79,11 +81,6 @@ class Agent:
     def id(self) -> SessionId:
         """The session's id; the agent has no other."""
         return self.session.id
-
-    @property
-    def cwd(self) -> Path:
-        """Absolute working folder."""
-        return Path(self.session.header.cwd) if self.session.header.cwd is not None else self.environment.cwd
 
     @property
     def depth(self) -> int:

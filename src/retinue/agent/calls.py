@@ -98,7 +98,8 @@ async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
 
     async def before_body(tool: Tool) -> None:
         nonlocal has_begun
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        if run.cause is not None:
+            await anyio.lowlevel.checkpoint_if_cancelled()
         if tool.effect == "outside":
             context = call.context
             tx = agent.transaction()

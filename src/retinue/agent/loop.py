@@ -124,6 +124,8 @@ class _Turn:
         await self.settle()
         if turn is None:
             self.rows = self.session.mailbox.choose_for_turn()
+            if not self.rows:
+                return self.natural_end()
         elif turn.refused:
             return TurnEnd(turn=turn.number, reason="blocked", cause="model", detail="the model declined to answer")
         else:

@@ -25,12 +25,13 @@ __all__ = ["Conversation", "ask"]
 class Conversation:
     """One agent's history in the wire form of one client. Grows with the log and is never encoded again."""
 
-    __slots__ = ("_client", "_header", "_logged_header", "_position", "_transcript")
+    __slots__ = ("_client", "_header", "_logged_header", "_names", "_position", "_transcript")
 
     def __init__(self) -> None:
         self._client: ModelClient | None = None
         self._transcript: Transcript | None = None
         self._position = 0
+        self._names: tuple[tuple[ToolSpec, ...], frozenset[str]] | None = None
         self._header: tuple[str, tuple[ToolSpec, ...], object] | None = None
         self._logged_header = False
 
@@ -44,6 +45,12 @@ class Conversation:
             self._transcript.extend(messages[self._position :])
             self._position = len(messages)
         return self._transcript
+
+    def tool_names(self, tools: tuple[ToolSpec, ...]) -> frozenset[str]:
+        """The names of `tools`, collected again only for another list."""
+        if self._names is None or self._names[0] is not tools:
+            self._names = (tools, frozenset(spec.name for spec in tools))
+        return self._names[1]
 
     def header_change(self, agent: Agent, request: ModelRequest) -> RequestHeaderChange | None:
         """The event to log before this request, if its header is not the last one of the log.
@@ -94,7 +101,7 @@ def _prepare(agent: Agent) -> _Prepared:
         provider=options.provider,
         model=options.model,
         cwd=agent.cwd,
-        tools=frozenset(spec.name for spec in tools),
+        tools=agent.conversation.tool_names(tools),
     )
     request = ModelRequest(
         model=options.model,
