@@ -8,12 +8,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
 from retinue.base.scope import Undo
 from retinue.errors import ConfigError
 from retinue.host.host import Host
 from retinue.prompt.sections import Section
 from retinue.session.events import ToolFilter
+from retinue.subagent.admission import Admission, Limits
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.subagent.provider import (
     PROVIDERS,
@@ -28,6 +30,8 @@ from retinue.subagent.tools.control import interrupt_tool, send_message_tool
 from retinue.subagent.tools.list_agents import list_agents_tool
 from retinue.subagent.tools.subagent import Backends, DelegationOptions, delegation_tool
 from retinue.subagent.tools.wording import GUIDANCE_ORDER, Background, guidance
+from retinue.tasks.record import TaskSettled
+from retinue.tasks.runtime import TASKS
 
 __all__ = ["OPTIONS", "AgentOptionsConfig", "InstanceConfig", "SubagentConfig", "ToolFilterConfig", "plugin"]
 
@@ -71,6 +75,10 @@ class SubagentConfig(InstanceConfig, frozen=True, forbid_unknown_fields=True, kw
     """The first instance, and more of them."""
 
     instances: tuple[InstanceConfig, ...] = ()
+    max_concurrent: int = 1000
+    """Children that may have an open turn at once in this process; more wait in order of arrival."""
+    max_concurrent_per_parent: int = 1000
+    """The same for the children of one agent."""
 
 
 OPTIONS = SubagentConfig
@@ -83,8 +91,12 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
     Raises: ConfigError for an instance that its provider cannot honour or a tool name used twice.
     """
     providers = Providers(host.bus)
-    continuations = Continuations(host, providers)
-    backends = Backends(providers=providers, continuations=continuations)
+    tasks = host.find(TASKS)
+    continuations = Continuations(host, providers, live_tasks=_no_tasks if tasks is None else tasks.live)
+    admission = Admission(
+        Limits(concurrent=config.max_concurrent, concurrent_per_parent=config.max_concurrent_per_parent)
+    )
+    backends = Backends(providers=providers, continuations=continuations, admission=admission, tasks=tasks)
     instances = (config, *config.instances)
     names = [instance.tool_name for instance in instances]
     twice = {name for name in names if names.count(name) > 1}
@@ -93,6 +105,8 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
     with ExitStack() as stack:
         stack.enter_context(host.provide(PROVIDERS, providers))
         stack.enter_context(host.provide(CONTINUATIONS, continuations))
+        stack.enter_context(admission.install(host.agents))
+        stack.enter_context(host.bus.on(TaskSettled, lambda event: continuations.stir(event.owner)))
         stack.enter_context(host.agents.before_disposal(continuations.drain_below))
         if any(_background(instance) == "continuable" for instance in instances):
             for made in (
@@ -103,12 +117,16 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
                 stack.enter_context(host.tools.add(made))
         for instance in instances:
             stack.enter_context(_mounted(host, backends, instance))
-        stack.enter_context(providers.add(SpawnProvider(host.agents)))
+        stack.enter_context(providers.add(SpawnProvider(host.agents, wait_quiet=continuations.wait_quiet)))
         try:
             yield
         finally:
             if not host.agents.is_suspending:
                 await continuations.drain()
+
+
+def _no_tasks(_: Agent) -> int:
+    return 0
 
 
 def _background(config: InstanceConfig) -> Background:

@@ -173,6 +173,13 @@ class Continuations:
         agent.bus.on(MessageClaimed, lambda _: self._stir(resident))
         agent.bus.on(MessageDiscarded, lambda event: self._discarded(resident, event))
 
+    def stir(self, owner: Agent | None) -> None:
+        """What the standing of `owner` depends on may have changed: its background work began or ended."""
+        resident = self._resident.get(owner.id) if owner is not None else None
+        if resident is not None and resident.agent is owner:
+            resident.stir()
+        self._pulse()
+
     def _stir(self, resident: Resident) -> None:
         resident.stir()
         self._pulse()

@@ -6,7 +6,8 @@ that had ended is not run again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 import anyio
 
@@ -20,18 +21,23 @@ from retinue.subagent.child import child_id, composition, creation, describe
 from retinue.subagent.outcome import Outcome, outcome
 from retinue.subagent.provider import Run, RunRequest
 
-__all__ = ["EndedRun", "LocalRun", "start_one_shot"]
+__all__ = ["EndedRun", "LocalRun", "WaitQuiet", "start_one_shot"]
 
 STOP_WAIT_S = 30.0
 """How long an aborted child may take to stop before its parent goes on; tools bound their own cleanup below this."""
 
 
-class LocalRun:
-    """A live child in this process."""
+WaitQuiet: TypeAlias = Callable[[Agent], Awaitable[None]]
+"""Waits until an agent and all that it started have come to rest."""
 
-    def __init__(self, agents: Agents, agent: Agent) -> None:
+
+class LocalRun:
+    """A live child in this process. Its run is over when it is idle and nothing that it started is at work."""
+
+    def __init__(self, agents: Agents, agent: Agent, wait_quiet: WaitQuiet | None = None) -> None:
         self._agents = agents
         self._agent = agent
+        self._wait_quiet = wait_quiet or Agent.wait_idle
         self._first = agent.session.header.seed_length or 0
 
     @property
@@ -47,7 +53,7 @@ class LocalRun:
     async def result(self) -> Outcome:
         """See `Run.result`. Raises: the failure that stopped the child's driver."""
         try:
-            await self._agent.wait_idle()
+            await self._wait_quiet(self._agent)
         except anyio.get_cancelled_exc_class():
             if self._agents.is_suspending:
                 raise
@@ -91,7 +97,14 @@ class EndedRun:
         """Nothing to do."""
 
 
-async def start_one_shot(agents: Agents, request: RunRequest, provider: str, *, seed: Sequence[Event] = ()) -> Run:
+async def start_one_shot(
+    agents: Agents,
+    request: RunRequest,
+    provider: str,
+    *,
+    seed: Sequence[Event] = (),
+    wait_quiet: WaitQuiet | None = None,
+) -> Run:
     """The child is accepted, or found again if the same call started it before.
 
     Raises: DepthExceeded before anything exists; what building the child raises, with nothing left behind.
@@ -99,13 +112,13 @@ async def start_one_shot(agents: Agents, request: RunRequest, provider: str, *, 
     made = describe(request, provider, "one-shot")
     new = creation(request, made, setup=composition(made), seed=seed)
     if request.key is not None:
-        found = await _find(agents, request)
+        found = await _find(agents, request, wait_quiet)
         if found is not None:
             return found
-    return LocalRun(agents, await agents.create(new))
+    return LocalRun(agents, await agents.create(new), wait_quiet)
 
 
-async def _find(agents: Agents, request: RunRequest) -> Run | None:
+async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | None) -> Run | None:
     """The run of an earlier process for the same call."""
     store = request.parent.environment.sessions.store
     id = child_id(request)
@@ -116,4 +129,5 @@ async def _find(agents: Agents, request: RunRequest) -> Run | None:
     if summary.open_turn is None and not summary.pending:
         return EndedRun(id, stored.events, stored.header.seed_length or 0)
     made = descriptor(stored.header, stored.events)
-    return LocalRun(agents, await agents.resume(id, setup=composition(made) if made is not None else None))
+    agent = await agents.resume(id, setup=composition(made) if made is not None else None)
+    return LocalRun(agents, agent, wait_quiet)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
 from retinue.errors import RetinueError, error_record
 from retinue.model.content import Text
+from retinue.subagent.admission import Admission
 from retinue.subagent.lifecycle import SubagentEnded, SubagentStarted
 from retinue.subagent.outcome import Outcome
 from retinue.subagent.provider import Run
@@ -24,17 +27,21 @@ class Ended(Struct, frozen=True):
     failures: tuple[Exception, ...] = ()
 
 
-async def finish_run(run: Run, *, run_id: str, provider: str, parent: Agent) -> Ended:
+async def finish_run(
+    run: Run, *, run_id: str, provider: str, parent: Agent, admission: Admission | None = None
+) -> Ended:
     """The run has ended and is disposed; its start and its end were published.
 
-    Cancelling aborts the child, disposes it and raises the cancellation.
+    The parent lends its slot to others while it waits. Cancelling aborts the child, disposes it and raises the
+    cancellation.
     """
     is_local = run.agent is not None
     parent.bus.publish(SubagentStarted(run_id=run_id, provider=provider, id=run.id, parent=parent.id, local=is_local))
     outcome = Outcome(ending="aborted")
     failures: list[Exception] = []
     try:
-        outcome = await run.result()
+        async with admission.lent(parent.id) if admission is not None else nullcontext():
+            outcome = await run.result()
     except Exception as error:
         outcome = Outcome(ending="error")
         failures.append(error)

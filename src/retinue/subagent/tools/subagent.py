@@ -13,10 +13,14 @@ from retinue.base.ids import derived_id
 from retinue.errors import ToolFailure
 from retinue.model.content import Text
 from retinue.session.events import Payload, ToolFilter
+from retinue.subagent.admission import Admission
+from retinue.subagent.background import run_job
 from retinue.subagent.continuation import Continuations
 from retinue.subagent.provider import Provider, Providers, RunRequest
 from retinue.subagent.tools.foreground import finish_run, foreground_result
-from retinue.subagent.tools.wording import Background, continuable_receipt, tool_spec
+from retinue.subagent.tools.wording import Background, continuable_receipt, task_receipt, tool_spec
+from retinue.tasks.job import start_job
+from retinue.tasks.runtime import Tasks
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
@@ -41,6 +45,8 @@ class Backends(Struct, frozen=True, kw_only=True):
 
     providers: Providers
     continuations: Continuations | None = None
+    admission: Admission | None = None
+    tasks: Tasks | None = None
     capture: Callable[[Agent], tuple[Payload, ...]] = lambda _: ()
     """The policies of a parent that its child inherits, taken before anything is awaited."""
 
@@ -55,27 +61,49 @@ def delegation_tool(backends: Backends, provider: Provider, options: DelegationO
         if run_in_background and options.background == "disabled":
             raise ToolFailure("BACKGROUND_DISABLED", f"{options.tool_name} has no background here; leave the flag out")
         if options.background == "continuable" and run_in_background is not False:
-            return await _continuable(ctx, request)
+            return await _continuable(ctx, request, options, backends)
+        if options.background == "one-shot" and run_in_background:
+            return await _task(ctx, request, options, backends)
         run_id = derived_id("run", *ctx.key.parts)
         run = await backends.providers.start(options.provider, request)
         ctx.created.append(f"agent {run.id}")
-        ended = await finish_run(run, run_id=run_id, provider=options.provider, parent=request.parent)
-        return foreground_result(run_id, run.id, ended)
-
-    async def _continuable(ctx: ToolContext, request: RunRequest) -> ToolResult:
-        if backends.continuations is None:
-            raise ToolFailure("CONTINUATION_UNAVAILABLE", "children cannot run in the background here")
-        accepted = await backends.continuations.start(options.provider, request)
-        ctx.created.append(f"agent {accepted.child_id}")
-        return ToolResult.text(
-            continuable_receipt(accepted.child_id),
-            value={"kind": "continuable", "subagent_id": accepted.child_id},
-            meta={"subagent_id": accepted.child_id},
+        ended = await finish_run(
+            run, run_id=run_id, provider=options.provider, parent=request.parent, admission=backends.admission
         )
+        return foreground_result(run_id, run.id, ended)
 
     spec = tool_spec(options.tool_name, provider.capabilities, options.background)
     made = tool(name=spec.name, description=spec.description, safe=True, effect="rows", pooled=False)(delegate)
     return replace(made, spec=spec)
+
+
+async def _continuable(
+    ctx: ToolContext, request: RunRequest, options: DelegationOptions, backends: Backends
+) -> ToolResult:
+    """A child that works in the background from now on; the call is over when its mailbox holds the prompt."""
+    if backends.continuations is None:
+        raise ToolFailure("CONTINUATION_UNAVAILABLE", "children cannot run in the background here")
+    ahead = backends.admission.ahead_of(request.parent.id) if backends.admission is not None else 0
+    accepted = await backends.continuations.start(options.provider, request)
+    ctx.created.append(f"agent {accepted.child_id}")
+    return ToolResult.text(
+        continuable_receipt(accepted.child_id, ahead),
+        value={"kind": "continuable", "subagent_id": accepted.child_id},
+        meta={"subagent_id": accepted.child_id},
+    )
+
+
+async def _task(ctx: ToolContext, request: RunRequest, options: DelegationOptions, backends: Backends) -> ToolResult:
+    """A one-shot run as a task of the parent, under a cancel scope that the call does not own."""
+    run_id = derived_id("run", *ctx.key.parts)
+    job = run_job(request, run_id=run_id, provider=options.provider, providers=backends.providers)
+    started = await start_job(backends.tasks, job, kind="subagent", label=request.label, owner=request.parent)
+    ctx.created.append(f"task {started.id}")
+    return ToolResult.text(
+        task_receipt(started.id),
+        value={"kind": "background", "task_id": started.id},
+        meta={"task_id": started.id},
+    )
 
 
 def _request(

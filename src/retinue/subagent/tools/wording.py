@@ -101,10 +101,11 @@ def guidance(name: str) -> str:
     )
 
 
-def continuable_receipt(child: str) -> str:
-    """What a background call answers: an id, and that it is no result."""
+def continuable_receipt(child: str, ahead: int = 0) -> str:
+    """What a background call answers: an id, and that it is no result. `ahead` others get room before it."""
+    state = f"waits for room, with {ahead} ahead of it" if ahead else "is at work in the background"
     return (
-        f"Agent {child} is at work in the background. This is a receipt, not its result: a notice with the outcome "
+        f"Agent {child} {state}. This is a receipt, not its result: a notice with the outcome "
         "will come by itself, so do not poll or sleep. Go on with other work, or end your turn."
     )
 
