@@ -14,7 +14,20 @@ BUNDLES: Mapping[str, Mapping[str, Any]] = {
             "anything, do what was asked and no more, check your work with the tools you have, and say plainly what "
             "you did, what you found and what remains open."
         ),
-        "plugins": {"permissions": {}, "output": {}, "files": {}, "shell": {}, "subagent": {}},
+        "plugins": {
+            "permissions": {},
+            "output": {},
+            "files": {},
+            "tasks": {},
+            "shell": {},
+            "subagent": {
+                "background_mode": "continuable",
+                "instances": [
+                    {"provider": "fork", "tool_name": "subagent_fork", "background_mode": "one-shot"},
+                ],
+            },
+            "report": {},
+        },
     }
 }
 """By name. `agent-core` is what the command line and the Python interface use."""
