@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
@@ -16,7 +17,7 @@ from retinue.testing.request import SeenRequest
 from retinue.testing.script import Reply, call, calls, hold, text
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 from tests.support.logs import outline
-from tests.support.stores import OpenStore
+from tests.support.stores import OpenStore, store_opener
 from tests.support.tools import echo, gated, tool_of
 
 ROOT = SessionId("session-root")
@@ -112,14 +113,14 @@ async def test_a_life_may_end_at_any_commit_and_the_conversation_is_the_same(
         assert lines[-1] == "end 2 completed", (point, lines)
 
 
-async def test_a_process_may_die_again_while_it_goes_on(fresh_store: Callable[[], OpenStore]) -> None:
+async def test_a_process_may_die_again_while_it_goes_on(tmp_path: Path) -> None:
     clock = FakeClock()
-    calm = fresh_store()
+    calm = store_opener("memory", tmp_path)
     _, commits = await live(calm, clock, None)
     _, expected = await finished(calm, clock)
     for first in range(2, commits + 1):
         for second in range(1, 5):
-            place = fresh_store()
+            place = store_opener("memory", tmp_path)
             await live(place, clock, first)
             await live(place, clock, second)
             await live(place, clock, None)

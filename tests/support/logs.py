@@ -1,6 +1,6 @@
 """A log as short lines, so that a test can state the whole of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from retinue.model.content import Text, UserMessage, text_of
 from retinue.session.events import (
@@ -16,7 +16,7 @@ from retinue.session.events import (
     TurnStart,
 )
 
-__all__ = ["outline", "shape"]
+__all__ = ["outline", "shape", "turn_end"]
 
 
 def outline(events: Iterable[Event], *, headers: bool = False) -> list[str]:
@@ -28,6 +28,13 @@ def outline(events: Iterable[Event], *, headers: bool = False) -> list[str]:
 def shape(events: Iterable[Event]) -> list[str]:
     """The bare types."""
     return [event.type for event in events]
+
+
+def turn_end(events: Sequence[Event]) -> TurnEnd:
+    """The end of the turn that the log ends with."""
+    end = events[-1].data
+    assert isinstance(end, TurnEnd)
+    return end
 
 
 def _line(event: Event) -> str:

@@ -6,10 +6,9 @@ take each other's replies. Nothing here depends on time; gates decide when a hel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 import anyio
 import anyio.lowlevel
@@ -20,76 +19,14 @@ from retinue.errors import ModelError
 from retinue.model.chunks import CallDelta, CallStart, Finish, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.client import ModelRequest, Transcript
 from retinue.model.content import Message
+from retinue.testing.keys import Key, Script, prompt
 from retinue.testing.request import SeenRequest
 from retinue.testing.script import Act, Call, Cut, Fail, Hold, Reply, Say, Scripted, live_text, live_value
 
-__all__ = ["Key", "Prompt", "Script", "ScriptedModel", "prompt"]
+__all__ = ["ScriptedModel", "prompt"]
 
 _PIECES = 3
 """Chunks that a text is streamed in, if it is long enough."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """Finds a session by what it was told. Made by `prompt`."""
-
-    pattern: re.Pattern[str]
-    first: bool
-
-    def matches(self, seen: SeenRequest) -> bool:
-        """A user message, or the first one, holds the pattern."""
-        users = seen.users[:1] if self.first else seen.users
-        return any(self.pattern.search(text) for text in users)
-
-
-def prompt(pattern: str, *, first: bool = False) -> Prompt:
-    """The session whose user messages (or the `first` of them) match the regular expression, when it first asks."""
-    return Prompt(re.compile(pattern), first)
-
-
-Key: TypeAlias = str | Prompt
-"""How a script finds its session: a label or session id, or a prompt."""
-
-
-@dataclass(slots=True, eq=False)
-class Script:
-    """The replies of one session, used one per request."""
-
-    key: Key | None
-    replies: list[Scripted]
-    every: bool = False
-    session_id: SessionId | None = None
-    used: int = 0
-
-    def add(self, *replies: Scripted) -> None:
-        """More replies, after those that are there."""
-        self.replies.extend(replies)
-
-    @property
-    def name(self) -> str:
-        """The script as a reader of a failure knows it."""
-        match self.key:
-            case None:
-                return "the script without a key"
-            case Prompt():
-                return f"the script for prompt {self.key.pattern.pattern!r}"
-            case _:
-                return f"the script of {self.key!r}"
-
-    def matches(self, seen: SeenRequest) -> bool:
-        """The script may serve the session."""
-        match self.key:
-            case None:
-                return True
-            case Prompt():
-                return self.key.matches(seen)
-            case _:
-                return self.key in (seen.label, seen.session_id)
-
-    @property
-    def rank(self) -> int:
-        """Ids and labels are tried before prompts, and a script without a key last."""
-        return 2 if self.key is None else 1 if isinstance(self.key, Prompt) else 0
 
 
 class ScriptedTranscript:
