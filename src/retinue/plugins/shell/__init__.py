@@ -19,15 +19,18 @@ from typing import Annotated
 import anyio
 from msgspec import Meta, Struct
 
+from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
 from retinue.errors import BadInput, ToolFailure
 from retinue.host.host import Host
 from retinue.model.content import Text
 from retinue.plugins.permissions import PERMISSIONS, Permissions
+from retinue.plugins.shell.background import start_background
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.environment import command_environment
 from retinue.plugins.shell.process import CommandRun, start_command
 from retinue.prompt.sections import Section
+from retinue.tasks.runtime import TASKS, Tasks
 from retinue.tools.function import tool
 from retinue.tools.output import spill_path
 from retinue.tools.tool import Tool, ToolContext, ToolResult
@@ -59,6 +62,7 @@ async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
         timeout_s=config.timeout_s,
         max_timeout_s=config.max_timeout_s,
         pass_env=config.pass_env,
+        tasks=host.find(TASKS),
     )
     with ExitStack() as stack:
         for made in tools:
@@ -68,6 +72,12 @@ async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
         yield
 
 
+_BACKGROUND = (
+    "Default false: wait for the command. True: return a task id at once, for servers, watchers and long work; there "
+    "is no time limit then, and the command ends with you."
+)
+
+
 def shell_tools(
     permissions: Permissions,
     *,
@@ -75,8 +85,9 @@ def shell_tools(
     timeout_s: float = 120.0,
     max_timeout_s: float = 600.0,
     pass_env: Iterable[str] = (),
+    tasks: Tasks | None = None,
 ) -> list[Tool]:
-    """`bash` within `permissions`. Long output is kept below the folder `spill`.
+    """`bash` within `permissions`. Long output is kept below the folder `spill`. Background runs need `tasks`.
 
     `timeout_s` is the bound of a call that names none, `max_timeout_s` the largest it may name; `pass_env` names
     further environment variables for commands.
@@ -98,6 +109,7 @@ def shell_tools(
         command: Annotated[str, "The command line, as for `bash -c`.", Meta(min_length=1)],
         timeout_s: Annotated[float, "Seconds after which it is stopped.", Meta(gt=0)] = timeout_s,
         description: Annotated[str, "What it does, in a few words, for whoever watches."] = "",
+        run_in_background: Annotated[bool, _BACKGROUND] = False,
     ) -> ToolResult:
         """Run a shell command in the working folder and return its output, standard output and error in one.
 
@@ -110,6 +122,10 @@ def shell_tools(
         permissions.check_command(ctx.caller)
         if timeout_s > max_timeout_s:
             raise ToolFailure("INVALID_ARGS", f"timeout_s: at most {max_timeout_s:g}, got {timeout_s:g}")
+        if run_in_background:
+            return await _in_background(
+                ctx, (*argv, command), label=description or command, passed=passed, spill=spill, tasks=tasks
+            )
         output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key))
         try:
             run = await start_command(
@@ -125,6 +141,34 @@ def shell_tools(
         return _result(run, timeout_s if bound.cancelled_caught else None, description)
 
     return [bash]
+
+
+async def _in_background(
+    ctx: ToolContext,
+    argv: tuple[str, ...],
+    *,
+    label: str,
+    passed: frozenset[str],
+    spill: Path | None,
+    tasks: Tasks | None,
+) -> ToolResult:
+    if not isinstance(ctx.caller, Agent):
+        raise ToolFailure("NO_CALLER", "only an agent can own a background command")
+    started = await start_background(
+        tasks,
+        ctx.caller,
+        argv,
+        label=" ".join(label.split())[:120],
+        env=command_environment(os.environ, passed=passed),
+        timeout_s=None,
+        path=None if spill is None else spill_path(spill, ctx.key),
+    )
+    ctx.created.append(f"task {started.id}")
+    text = (
+        f"Task {started.id} is running in the background. A notice comes when it ends, so do not poll or sleep; "
+        "task_output shows what it has written so far, task_kill stops it."
+    )
+    return ToolResult.text(text, value={"kind": "background", "task_id": started.id}, meta={"task_id": started.id})
 
 
 def _result(run: CommandRun, timed_out_s: float | None, description: str) -> ToolResult:

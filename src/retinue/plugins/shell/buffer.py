@@ -35,6 +35,8 @@ class OutputBuffer:
         self._total = 0
         self._file: FileIO | None = None
         self._kept = 0
+        self.is_closed = False
+        """Nothing more will come."""
 
     @property
     def total_bytes(self) -> int:
@@ -65,7 +67,7 @@ class OutputBuffer:
     def text(self) -> str:
         """What a model is shown: everything, or head and tail with a note on what is between; no escape sequences."""
         if self._total <= _HEAD_BYTES + _TAIL_BYTES:
-            return self._decoded(bytes(self._head + self._tail))
+            return self.decoded(bytes(self._head + self._tail))
         head = cut_head(bytes(self._head), _HEAD_BYTES)
         tail = cut_tail(bytes(self._tail), _TAIL_BYTES)
         gap = Gap(
@@ -74,15 +76,20 @@ class OutputBuffer:
             path=self._path,
             kept_bytes=self._kept if self._kept < self._total else None,
         )
-        return join_excerpt(self._decoded(head), gap, self._decoded(tail))
+        return join_excerpt(self.decoded(head), gap, self.decoded(tail))
 
     def close(self) -> None:
-        """The file is closed; the text stays."""
+        """The file is closed; the text stays. Nothing more will come."""
+        self.is_closed = True
+        self._end_file()
+
+    def _end_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _decoded(self, data: bytes) -> str:
+    def decoded(self, data: bytes) -> str:
+        """`data` as a model is shown it: text without escape sequences."""
         text = decode_output(data)
         if text.count("\ufffd") > len(data) // 10:
             return f"[{len(data)} bytes of binary output, not shown]\n"
@@ -112,4 +119,4 @@ class OutputBuffer:
     def _lost(self, error: OSError) -> None:
         _log.warning("the output of a command could not be kept in %s: %s", self._path, error)
         self._path = None
-        self.close()
+        self._end_file()

@@ -1,0 +1,84 @@
+"""A command as a background task: it streams its output, and its end is told to the agent that started it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import anyio
+
+from retinue.agent.agent import Agent
+from retinue.plugins.shell.buffer import OutputBuffer
+from retinue.plugins.shell.process import CommandRun, start_command
+from retinue.tasks.job import Job, Stop, start_job
+from retinue.tasks.record import Completed, Failed, TaskOutcome, TaskSnapshot
+from retinue.tasks.runtime import Tasks
+
+__all__ = ["start_background"]
+
+_FRESH_BYTES = 64_000
+"""Unread output that is kept in memory; of more, only the newest is shown, and all of it is in the file."""
+
+
+class _Stream(OutputBuffer):
+    """Output that is read piece by piece while it grows."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(path)
+        self._fresh = bytearray()
+        self._skipped = 0
+
+    def add(self, data: bytes) -> None:
+        """See OutputBuffer."""
+        super().add(data)
+        self._fresh += data
+        excess = len(self._fresh) - _FRESH_BYTES
+        if excess > 0:
+            self._skipped += excess
+            del self._fresh[:excess]
+
+    def take(self) -> str:
+        """What came since the last call. A character or line that is not whole yet stays for the next one."""
+        data = bytes(self._fresh)
+        cut = data.rfind(b"\n") + 1
+        if not self.is_closed and cut:
+            data = data[:cut]
+        elif not self.is_closed:
+            return ""
+        del self._fresh[: len(data)]
+        skipped, self._skipped = self._skipped, 0
+        note = f"[{skipped} bytes of earlier output are not shown]\n" if skipped else ""
+        return note + self.decoded(data)
+
+
+async def start_background(
+    tasks: Tasks | None,
+    owner: Agent,
+    argv: Sequence[str],
+    *,
+    label: str,
+    env: Mapping[str, str],
+    timeout_s: float | None,
+    path: Path | None,
+) -> TaskSnapshot:
+    """The command runs as a task of `owner`, whatever becomes of the call that started it.
+
+    Raises: MissingSeam without a task runtime, and what `Tasks.start` raises.
+    """
+    output = _Stream(path)
+
+    async def open(_: Stop) -> CommandRun:
+        return await start_command(tuple(argv), cwd=owner.cwd, env=env, output=output)
+
+    async def result(run: CommandRun) -> TaskOutcome:
+        with anyio.move_on_after(timeout_s) as bound:
+            await run.finish()
+        if bound.cancelled_caught:
+            return Failed(f"stopped after {timeout_s:g} s")
+        code = run.exit_code
+        if code == 0:
+            return Completed(detail="exit code 0")
+        return Failed(f"ended by signal {-code}" if code is not None and code < 0 else f"exit code {code}")
+
+    job = Job(open=open, result=result, read_output=output.take)
+    return await start_job(tasks, job, kind="bash", label=label, owner=owner)
