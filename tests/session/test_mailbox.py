@@ -206,7 +206,7 @@ class MailboxMachine(RuleBasedStateMachine):
         assert self.mailbox.parked == sum(row.parked for row in rows)
 
 
-MailboxMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+MailboxMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestMailbox = MailboxMachine.TestCase
 
 

@@ -114,6 +114,7 @@ class Transaction:
         "_ops",
         "_replacements",
         "_touched",
+        "_unparked",
     )
 
     def __init__(self, ledger: Ledger) -> None:
@@ -127,6 +128,7 @@ class Transaction:
         self._gone: list[tuple[Session, tuple[MessageId, ...], str]] = []
         self._effects: list[Callable[[], None]] = []
         self._replacements: list[Delivery] = []
+        self._unparked: list[Session] = []
         self._joined: dict[MessageId, PendingRow | None] = {}
 
     def create(self, header: SessionHeader, root: SessionId, hold: Hold, seed: Sequence[Event] = ()) -> Session:
@@ -253,8 +255,8 @@ class Transaction:
                 if delivery.id not in live.mailbox:
                     live.mailbox.add(delivery, prepend=prepend)
                     self._joined[delivery.id] = live.mailbox.get(delivery.id)
-                if delivery.wake and is_instruction(delivery):
-                    live.mailbox.unpark()
+                if delivery.wake and is_instruction(delivery) and live.mailbox.unpark():
+                    self._unparked.append(live)
 
     def _tell_drivers(self) -> None:
         for session, ids, reason in self._gone:
@@ -273,7 +275,8 @@ class Transaction:
             error = outcome if isinstance(outcome, RetinueError) else StoreFailure(f"the store failed: {outcome}")
             for delivery, _ in self._inserts:
                 self._take_back(delivery)
-            for session in self._touched.values():
+            # What a refused message unparked cannot be told from what others have done since: it loads again too.
+            for session in (*self._touched.values(), *self._unparked):
                 self._ledger.dropped(session, error)
         receipt.resolve(outcome)
 
