@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from retinue.base.ids import MessageId, SessionId
-from retinue.errors import ClaimConflict, IdConflict
+from retinue.errors import ClaimConflict, IdConflict, NotQuiet, StoreFailure
 from retinue.model.content import Usage
-from retinue.session.rows import Claim, Committed, Hush, Insert, Park, Replace, Unpark, Withdraw
+from retinue.session.events import ActivationEnd, ActivationStart
+from retinue.session.rows import Batch, Claim, Committed, Hush, Insert, Park, Replace, Settle, Unpark, Withdraw
 from retinue.session.store import SessionStore
-from tests.store.contract import Tree, insert, sent
+from tests.store.contract import Tree, append, commit, insert, sent
 from tests.store.homes import Home
 
 ROOT = SessionId("root")
@@ -189,6 +190,45 @@ class Mailboxes:
         assert [row.delivery.wake for row in (await tree.store.read(ROOT)).pending] == [False, True]
         tree.commit(Claim(ROOT, ids("m2"), 1), Hush(ROOT, ids("m2")))
         assert [row.delivery.wake for row in await tree.store.read_rows(ROOT)] == [False, True]
+
+    # Settling, which is a condition.
+
+    async def test_a_quiet_session_settles(self, home: Home) -> None:
+        tree = await Tree.planted(home.open(), "root", "child")
+        child = SessionId("child")
+        tree.commit(append("child", 0, ActivationStart(1)), insert("child", "m1"), insert("child", "m2"))
+        tree.commit(insert("child", "m3"), Claim(child, ids("m1"), 1), Park(child, ids("m2")), Hush(child, ids("m3")))
+        tree.commit(Settle(child), append("child", 1, ActivationEnd(epoch=1, outcome="completed")))
+
+    async def test_a_session_with_a_runnable_message_does_not_settle(self, home: Home) -> None:
+        tree = await Tree.planted(home.open(), "root", "child")
+        child = SessionId("child")
+        end = append("child", 1, ActivationEnd(epoch=1, outcome="completed"))
+        tree.commit(append("child", 0, ActivationStart(1)), insert("child", "m1"))
+        assert isinstance(tree.refused(Settle(child), end, insert("root", "notice")), NotQuiet)
+        assert await pending(tree.store) == []
+        assert len((await tree.store.read(child)).events) == 1
+        tree.commit(Claim(child, ids("m1"), 1), Settle(child), end)
+
+    async def test_a_session_with_an_active_child_does_not_settle(self, home: Home) -> None:
+        tree = await Tree.planted(home.open(), "root", "child")
+        tree.commit(tree.create("grandchild", "child"), append("grandchild", 0, ActivationStart(1)))
+        tree.commit(append("child", 0, ActivationStart(1)))
+        assert isinstance(tree.refused(Settle(SessionId("child"))), NotQuiet)
+        assert isinstance(tree.refused(Settle(ROOT)), NotQuiet)
+        tree.commit(Settle(SessionId("grandchild")))
+        tree.commit(append("grandchild", 1, ActivationEnd(epoch=1, outcome="error")), Settle(SessionId("child")))
+
+    async def test_the_condition_is_judged_where_it_stands_in_the_batch(self, home: Home) -> None:
+        tree = await Tree.planted(home.open())
+        tree.commit(Settle(ROOT), insert("root", "m1"))
+        assert isinstance(tree.refused(insert("root", "m2"), Settle(ROOT)), NotQuiet)
+
+    async def test_only_who_holds_a_tree_settles_in_it(self, home: Home) -> None:
+        tree = await Tree.planted(home.open())
+        (outcome,) = commit(tree.store, Batch((Settle(ROOT),)))
+        assert isinstance(outcome, StoreFailure)
+        assert isinstance(tree.refused(Settle(SessionId("gone"))), StoreFailure)
 
     # The whole story of a mailbox.
 

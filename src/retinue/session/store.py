@@ -71,7 +71,7 @@ class SessionStore(Protocol):
         """`done` is called once, now or later, with one outcome per batch, in order.
 
         All batches share one transaction; each has a savepoint and a fence check of its own, so that a refused one
-        fails no neighbour. Outcomes that are exceptions are `IdConflict`, `ClaimConflict`, `LeaseLost`,
+        fails no neighbour. Outcomes that are exceptions are `IdConflict`, `ClaimConflict`, `NotQuiet`, `LeaseLost`,
         `AlreadyExists` or `StoreFailure`; nothing of such a batch is stored. Not called again before `done`.
         Raises: StoreBusy if nothing was tried; `done` is not called then.
         """
