@@ -6,8 +6,12 @@ import gc
 import anyio
 import pytest
 
+from retinue.agent.environment import PreStep, StepInput
+from retinue.agent.phase import Cause
+from retinue.base.chain import Next
 from retinue.errors import ConfigError, DuplicateName, MissingSeam
 from retinue.host.host import HostOptions, Seam, open_host
+from retinue.session.events import TurnEnd
 from retinue.session.store import SessionStore
 from retinue.testing.clock import FakeClock
 from retinue.testing.gate import Gate
@@ -91,3 +95,37 @@ async def test_an_agent_cannot_be_woken_after_its_host_has_gone(store: SessionSt
     with pytest.raises(Exception, match="clos"):
         agent.follow_up("late")
     assert agent.status == "idle"
+
+
+async def test_a_host_that_goes_closes_what_belongs_to_its_agents(store: SessionStore) -> None:
+    closed: list[str] = []
+    async with scripted_host(ScriptedModel(), store=store) as host:
+        agent = await start_agent(host)
+        agent.scope.callback(closed.append, "resource")
+        await host.suspend()
+        assert closed == ["resource"]
+
+
+async def test_a_session_that_made_no_request_resumes_with_the_models_of_the_host(store: SessionStore) -> None:
+    async with scripted_host(ScriptedModel(text("hello")), store=store) as host:
+        agent = await start_agent(host)
+        await host.agents.dispose(agent)
+        again = await host.agents.resume(agent.id)
+        await again.follow_up("hi").wait()
+        await again.wait_idle()
+        assert again.last_text == "hello"
+
+
+async def test_a_layer_that_fails_while_the_turn_is_being_aborted_leaves_it_aborted(store: SessionStore) -> None:
+    async with scripted_host(ScriptedModel(), store=store, errors_logged=True) as host:
+        agent = await start_agent(host)
+
+        async def failing(step: StepInput, inner: Next[StepInput, PreStep]) -> PreStep:
+            agent.cancel(Cause("user"), keep_mailbox=True)
+            raise RuntimeError("the layer broke")
+
+        agent.chains.pre_step.wrap(failing)
+        await agent.follow_up("hi").wait()
+        await agent.wait_idle()
+        ends = [event.data for event in agent.session.events if isinstance(event.data, TurnEnd)]
+        assert [end.reason for end in ends] == ["aborted"]

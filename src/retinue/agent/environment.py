@@ -139,5 +139,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     finish: Finish = _as_it_is
     width: int = 10
     """Bodies of one step that overlap. Source: behaviour TD-03."""
+    options: AgentOptions = AgentOptions()
+    """For agents whose log and creator say nothing else."""
     cwd: Path = field(default_factory=Path.cwd)
     """Working folder of agents whose session names none."""

@@ -55,6 +55,8 @@ async def run_turn(agent: Agent, run: Running) -> TurnEnd:
         if agent.session.failure is not None:
             raise agent.session.failure from error
         end = turn.failed(error)
+        if run.cause is not None:  # what fails while it is being stopped is a part of being stopped
+            end = None
     if end is None:
         end = turn.aborted(run.cause or Cause("user"))
     turn.close(end)

@@ -15,7 +15,7 @@ from retinue.agent.signals import AgentCreated, AgentDisposed, SessionStarted, S
 from retinue.base.ids import SessionId
 from retinue.base.scope import Undo
 from retinue.errors import AlreadyExists
-from retinue.session.events import EndSeed, Event, SessionHeader
+from retinue.session.events import Descriptor, EndSeed, Event, SessionHeader
 from retinue.session.folds import descriptor
 from retinue.session.session import Session
 from retinue.session.transaction import Transaction
@@ -123,8 +123,9 @@ class Agents:
     async def resume(self, id: SessionId, *, options: AgentOptions | None = None, setup: Setup | None = None) -> Agent:
         """The agent of a stored session is live; it goes on at once if its session owes work.
 
-        A live agent is the answer as it is. Options that are not given come from the log's last request. Raises:
-        SessionNotFound, SessionHeld, CorruptSession, and what a setup raises: nothing is left behind then.
+        A live agent is the answer as it is. Options that are not given come from the log's last request, else from the
+        child's descriptor, else from the host. Raises: SessionNotFound, SessionHeld, CorruptSession, and what a setup
+        raises: nothing is left behind then.
         """
         while (live := self._live.get(id) or self._going(id)) is not None:
             if live.failure is None and live not in self._disposals:
@@ -136,7 +137,7 @@ class Agents:
             agent = Agent(
                 self._environment,
                 session,
-                (options or AgentOptions()).over(_logged_options(session)),
+                (options or AgentOptions()).over(_logged_options(session, made).over(self._environment.options)),
                 label=(made.label if made is not None else None) or "",
             )
             try:
@@ -241,10 +242,12 @@ class Agents:
             raise failure
 
 
-def _logged_options(session: Session) -> AgentOptions:
+def _logged_options(session: Session, made: Descriptor | None) -> AgentOptions:
     context, header = session.turns.context, session.turns.header
     if context is None:
-        return AgentOptions()
+        if made is None:
+            return AgentOptions()
+        return AgentOptions(provider=made.agent_provider, model=made.agent_model, max_tokens=made.max_tokens)
     config = dict(header.config) if header is not None else {}
     config.pop("model", None)
     max_tokens = config.pop("max_tokens", None)

@@ -5,6 +5,7 @@ Plugins fill it. It knows no feature: a feature is a plugin that adds to a regis
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,6 +22,7 @@ from retinue.base.bus import Bus
 from retinue.base.clock import Clock
 from retinue.base.scope import Undo
 from retinue.errors import ConfigError, DuplicateName, MissingSeam
+from retinue.host.context import RuntimeContext
 from retinue.model.client import ModelClient
 from retinue.model.retry import RetryPolicy
 from retinue.prompt.sections import PromptRegistry
@@ -32,6 +34,10 @@ from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 __all__ = ["Host", "HostOptions", "Plugin", "Seam", "open_host"]
 
+_SCOPE_WAIT_S = 5.0
+"""How long closing what belongs to one agent may take when its host goes."""
+
+_log = logging.getLogger("retinue")
 T = TypeVar("T")
 C = TypeVar("C", contravariant=True)
 
@@ -84,6 +90,7 @@ class Host:
         self.prompt = PromptRegistry()
         self.bus = Bus()
         self.chains = Chains()
+        self.context = RuntimeContext(self.chains)
         self._clients: dict[str, ModelClient] = {}
         self._seams: dict[str, object] = {}
         self._finishers: tuple[Finish, ...] = ()
@@ -97,6 +104,7 @@ class Host:
             bus=self.bus,
             chains=self.chains,
             retry=options.retry,
+            options=options.options,
             finish=self._finish,
             width=options.width,
             cwd=options.cwd or Path.cwd(),
@@ -114,6 +122,12 @@ class Host:
             with anyio.CancelScope(shield=True):
                 self.drivers.group.cancel_scope.cancel()
                 await self.drivers.ended.wait()
+            for agent in reversed(self.agents.list()):
+                with anyio.move_on_after(_SCOPE_WAIT_S, shield=True):
+                    try:
+                        await agent.scope.aclose()
+                    except Exception:
+                        _log.exception("closing what belongs to agent %s failed", agent.id)
 
     # Models
 
