@@ -1,5 +1,7 @@
 """What is wrong with a command line or a configuration is said in one line, with what to do."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +52,7 @@ def test_without_a_model_it_says_what_to_set_and_names_the_demo(retinue: Retinue
         (("--model", "deepseek:x"), "DEEPSEEK_API_KEY"),
         (("--model", "ollama:x", "--base-url", "localhost:1"), "http://"),
         (("--model", "ollama:x", "--set", "plugins.subagent.max_dept=2"), "max_dept"),
+        (("--model", "ollama:x", "--set", "plugins.subagent.max_dept=2"), "max_depth"),
         (("--model", "ollama:x", "--set", "plugins.nothing={}"), "nothing"),
         (("--model", "ollama:x", "--set", "modell=x"), "modell"),
         (("--model", "ollama:x", "--set", "model"), "path.to.key=value"),
@@ -64,6 +67,13 @@ def test_a_wrong_configuration_says_which_part(retinue: Retinue, arguments: tupl
     assert (done.code, done.out) == (2, "")
     assert "Traceback" not in done.err
     assert words in done.err
+
+
+def test_streams_that_the_caller_closed_are_no_reason_to_fail(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m retinue --home {tmp_path} sessions"
+    assert subprocess.run(f"{command} >&- 2>&-", shell=True, check=False).returncode == 0
+    done = subprocess.run(f"{command[:-8]} run x 2>&-", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_options_stand_before_or_after_the_command_and_the_later_ones_win(retinue: Retinue, tmp_path: Path) -> None:
@@ -94,7 +104,7 @@ def test_every_common_option_is_a_variable_too(
     assert (config.model, config.base_url, config.max_tokens) == ("ollama:x", "http://127.0.0.1:9/v1", 7)
     assert (config.permission, config.home) == ("read-only", str(tmp_path / "home"))
     assert config.store.url == f"sqlite:///{tmp_path}/s.db"
-    assert (config.plugins["subagent"], config.retry.max_retries) == ({"max_depth": 1}, 0)
+    assert (config.plugins["subagent"]["max_depth"], config.retry.max_retries) == (1, 0)
     assert Common().folder == tmp_path
     assert Common(model="ollama:y", settings=("retry.max_retries=3",)).load(os.environ).retry.max_retries == 3
 

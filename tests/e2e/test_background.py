@@ -69,3 +69,18 @@ def test_a_signal_leaves_the_children_as_they_are(at: At) -> None:
         assert (again.code, again.result["output"]) == (0, "it said yes")
         server.check()
     place.check()
+
+
+def test_the_run_waits_for_tasks_too(at: At) -> None:
+    fork = {"description": "a copy", "prompt": "COPY: look", "run_in_background": True}
+    with scripted_server(
+        session("copy", "COPY", says("seen by the copy", hold="go")),
+        session("root", "ROOT", calls({"tool": "subagent_fork", "args": fork}), says("started"), says("told")),
+    ) as server:
+        running = at(server).start("run", "ROOT", "--output", "json")
+        server.wait(lambda s: len(s.of("root")) == 2 and s.of("root")[1].outcome == "answered")
+        server.open("go")
+        done = running.done()
+        server.check()
+    assert (done.code, done.result["output"], done.result["abandoned"]) == (0, "told", [])
+    at(server).check()

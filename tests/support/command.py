@@ -101,7 +101,7 @@ class Place:
     def environment(self) -> dict[str, str]:
         kept = {
             name: os.environ[name]
-            for name in ("PATH", "LANG", "LC_ALL", "COVERAGE_PROCESS_START")
+            for name in ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "COVERAGE_PROCESS_START")
             if name in os.environ
         }
         return {

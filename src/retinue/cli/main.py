@@ -20,12 +20,26 @@ def entry() -> int:
         print(f"retinue {__version__}")
         return 0
     _end_on_sigterm()
+    _open_streams()
     try:
         from retinue.cli.group import run_command
 
         return run_command(arguments)
     except KeyboardInterrupt:
         return 130
+
+
+def _open_streams() -> None:
+    """Output that the caller closed goes nowhere, instead of into whatever is opened next or into the other stream."""
+    import os
+
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_WRONLY)
+            if fd != number:
+                os.dup2(fd, number)
+                os.close(fd)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
 def _end_on_sigterm() -> None:

@@ -1,4 +1,4 @@
-"""Configuration keys: camelCase spellings of known ones are accepted, the rest is left for validation to refuse."""
+"""Configuration keys: known ones are accepted in snake_case and in camelCase, others are refused by name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ __all__ = ["known_keys", "read_options"]
 def known_keys(value: JSONObject, struct: type[Struct], where: str) -> JSONObject:
     """`value` with keys as `struct` spells them, nested structs included. Free-form mappings stay as they are.
 
-    Raises: ConfigError if one key is given in both spellings.
+    Raises: ConfigError for a key that there is not, with those that there are, and for one given in both spellings.
     """
     hints = get_type_hints(struct)
     result: JSONObject = {}
     for key, inner in value.items():
         name = key if key in hints else _snake(key)
-        name = name if name in hints else key
+        if name not in hints:
+            raise ConfigError(f"{where}: there is no option {key!r}; there are {', '.join(sorted(hints))}")
         if name in result:
             raise ConfigError(f"{where}: {key!r} and {name!r} are the same key; keep one")
         result[name] = _inner(inner, hints.get(name), where)

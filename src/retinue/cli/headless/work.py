@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import traceback
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from dataclasses import replace
@@ -117,12 +118,12 @@ class _Work:
         try:
             with control.startup:
                 result = await self.work(control)
-        except RetinueError as error:
-            if os.environ.get("RETINUE_DEBUG"):
-                raise
+        except Exception as error:  # the boundary: whatever it is, whoever reads stdout gets a result
             code, message = described(error)
             self.output.result(self.nothing("error", code, message))
             say(code, message)
+            if not isinstance(error, RetinueError) or os.environ.get("RETINUE_DEBUG"):
+                traceback.print_exception(error)
             return exit_code(error)
         if result is None:
             is_limit = control.cause is not None and control.cause.kind == "limit"
