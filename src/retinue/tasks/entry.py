@@ -108,11 +108,11 @@ class Entry:
             case _:
                 assert_never(outcome)
 
-    def release(self, *, quietly: bool = False) -> None:
-        """Whoever waits has the snapshot of this moment, and counts as told unless `quietly`."""
+    def release(self) -> None:
+        """Whoever waits has the snapshot of this moment, and the owner counts as told."""
         waiting = [waiter for waiter in self.waiters if not waiter.done()]
         self.waiters.clear()
-        if waiting and not quietly:
+        if waiting:
             self.is_reported = True
         for waiter in waiting:
             waiter.set_result(self.snapshot())

@@ -197,9 +197,12 @@ class Tasks:
     async def aclose(self) -> None:
         """No task can start, all have ended, and agents that stay alive have nothing of this any more.
 
-        The ends are not logged: the owners' next load says that these tasks died. Shielded and bounded.
+        The ends are not logged: the owners' next load says that these tasks died. While the host suspends it cuts the
+        tasks off itself, and nothing is awaited here. Shielded and bounded.
         """
         self._surfaces.close()
+        if self._host.agents.is_suspending:
+            return
         buckets = list(self._records)
         entries = [entry for bucket in buckets for entry in bucket.entries.values()]
         for entry in entries:

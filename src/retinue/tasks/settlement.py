@@ -65,8 +65,7 @@ class Settlement:
         if entry.is_terminal:
             return
         entry.finish(outcome, self._host.clock.now_ms())
-        if not (entry.is_abandoned and self._host.agents.is_suspending):
-            entry.release()
+        entry.release()
         self.changed(entry.owner)
         self._write_end(entry)
         self.bus(entry.owner).publish(TaskSettled(entry.owner, entry.snapshot()))

@@ -35,7 +35,11 @@ _ERROR_PREFIX = len(b"Error: ")
 
 def can_collect(owner: Agent | None) -> bool:
     """The owner can see what it needs for its tasks. One that is gone sees nothing, and is refused for that instead."""
-    return owner is None or owner.is_closing or all(owner.tools.get(name) is not None for name in ("task_output", "task_kill"))
+    return (
+        owner is None
+        or owner.is_closing
+        or all(owner.tools.get(name) is not None for name in ("task_output", "task_kill"))
+    )
 
 
 def task_tools(tasks: Tasks, *, default_wait_ms: int = DEFAULT_WAIT_MS) -> list[Tool]:
