@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import anyio
 import anyio.lowlevel
@@ -12,82 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue.base.clock import SystemClock
-from retinue.base.ids import MessageId, SessionId
 from retinue.errors import IdConflict, StoreFailure, StoreLocked
-from retinue.session.rows import Batch, Claim, Committed
-from retinue.session.store import Outcome, SessionStore, StoreBusy
-from retinue.session.writer import Durability, Writer
+from retinue.session.rows import Committed
+from retinue.session.store import Outcome
 from retinue.testing.clock import FakeClock
-
-
-def batch(number: int) -> Batch:
-    return Batch((Claim(SessionId("s"), (MessageId(str(number)),), number),))
-
-
-def number(batch: Batch) -> int:
-    (op,) = batch.ops
-    assert isinstance(op, Claim)
-    return op.turn
-
-
-class ScriptedStore:
-    """Answers when it is told to, and remembers what it was given."""
-
-    def __init__(self, *, late: bool = False) -> None:
-        self.late = late
-        self.groups: list[list[int]] = []
-        self.busy = 0
-        self.broken = 0
-        self.refused: set[int] = set()
-        self.waiting: list[Callable[[], None]] = []
-        self.syncs: list[Callable[[Exception | None], None]] = []
-        self.sync_fails: Exception | None = None
-
-    def begin(self, batches: Sequence[Batch], done: Callable[[Sequence[Outcome]], None]) -> None:
-        if self.busy:
-            self.busy -= 1
-            raise StoreBusy("process 7")
-        if self.broken:
-            self.broken -= 1
-            raise OSError("no disk")
-        numbers = [number(batch) for batch in batches]
-        self.groups.append(numbers)
-        outcomes = [IdConflict(f"batch {n}") if n in self.refused else Committed() for n in numbers]
-        if self.late:
-            self.waiting.append(lambda: done(outcomes))
-        else:
-            done(outcomes)
-
-    def answer(self) -> None:
-        self.waiting.pop(0)()
-
-    def begin_sync(self, done: Callable[[Exception | None], None]) -> None:
-        if self.sync_fails is not None:
-            raise self.sync_fails
-        self.syncs.append(done)
-
-
-class Desk:
-    """A writer on a scripted store, and the outcomes of what was submitted."""
-
-    def __init__(self, *, late: bool = False, durability: Durability = "process", clock: Any = None) -> None:
-        self.store = ScriptedStore(late=late)
-        self.writer = Writer(cast("SessionStore", self.store), clock or FakeClock(), durability)
-        self.outcomes: list[tuple[int, Outcome]] = []
-
-    def submit(self, *numbers: int) -> None:
-        for n in numbers:
-            self.writer.submit(batch(n), lambda outcome, n=n: self.outcomes.append((n, outcome)))
-
-    @property
-    def done(self) -> list[int]:
-        return [n for n, _ in self.outcomes]
-
-
-async def turns(count: int = 5) -> None:
-    """The loop ran so many turns; whoever could go on has."""
-    for _ in range(count):
-        await anyio.lowlevel.checkpoint()
+from tests.session.desk import Desk, batch, number, turns
 
 
 async def test_everything_of_one_tick_goes_into_one_transaction() -> None:
@@ -271,86 +199,6 @@ async def test_closing_waits_for_every_outcome_though_it_is_cancelled() -> None:
         await anyio.lowlevel.cancel_shielded_checkpoint()
         desk.store.answer()
     assert desk.done == [1]
-
-
-# Surviving the machine.
-
-
-async def test_without_power_safety_nobody_waits_for_the_disk() -> None:
-    desk = Desk()
-    desk.submit(1)
-    await desk.writer.durable()
-    assert desk.store.syncs == []
-
-
-async def test_the_disk_is_waited_for_after_the_commit_and_once_for_many() -> None:
-    desk = Desk(durability="power")
-    async with anyio.create_task_group() as tg:
-        desk.submit(1)
-        for _ in range(10):
-            tg.start_soon(desk.writer.durable)
-        await turns()
-        assert desk.done == [1]
-        assert len(desk.store.syncs) == 1
-        desk.store.syncs[0](None)
-    await desk.writer.durable()
-    assert len(desk.store.syncs) == 1
-
-
-async def test_who_comes_during_a_sync_waits_for_the_next_one() -> None:
-    desk = Desk(durability="power")
-    finished: list[int] = []
-
-    async def durable(n: int) -> None:
-        desk.submit(n)
-        await desk.writer.durable()
-        finished.append(n)
-
-    async with anyio.create_task_group() as tg:
-        tg.start_soon(durable, 1)
-        await turns()
-        tg.start_soon(durable, 2)
-        await turns()
-        assert len(desk.store.syncs) == 1
-        desk.store.syncs[0](None)
-        await turns()
-        assert finished == [1]
-        assert len(desk.store.syncs) == 2
-        desk.store.syncs[1](None)
-    assert finished == [1, 2]
-
-
-async def test_a_disk_that_refused_is_never_believed_again() -> None:
-    desk = Desk(durability="power")
-    failures: list[str] = []
-
-    async def durable() -> None:
-        try:
-            await desk.writer.durable()
-        except StoreFailure as error:
-            failures.append(str(error))
-
-    desk.submit(1)
-    async with anyio.create_task_group() as tg:
-        tg.start_soon(durable)
-        tg.start_soon(durable)
-        await turns()
-        desk.store.syncs[0](OSError("worn out"))
-    desk.submit(2)
-    await durable()
-    assert len(failures) == 3
-    assert all("worn out" in failure for failure in failures)
-    assert len(desk.store.syncs) == 1
-    assert desk.done == [1, 2]
-
-
-async def test_a_store_that_cannot_begin_to_sync_is_a_disk_that_refused() -> None:
-    desk = Desk(durability="power")
-    desk.store.sync_fails = StoreFailure("closed")
-    desk.submit(1)
-    for _ in range(2):
-        with pytest.raises(StoreFailure, match="closed"):
-            await desk.writer.durable()
 
 
 # Whatever happens.
