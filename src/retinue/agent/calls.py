@@ -12,7 +12,7 @@ from msgspec import Struct
 from retinue.agent.phase import Running
 from retinue.base.ids import MessageId, derived_id
 from retinue.base.json import JSONObject
-from retinue.errors import ToolFailure
+from retinue.errors import RetinueError, ToolFailure, error_record
 from retinue.model.content import Source, Text, ToolCall, ToolMessage, UserMessage
 from retinue.session.events import ErrorRecord, ToolReturned, ToolStart
 from retinue.session.folds import OpenStep
@@ -148,7 +148,11 @@ def _aborted(call: _Call) -> ToolResult:
 
 def _log(agent: Agent, call: _Call, result: ToolResult) -> None:
     tx = agent.transaction()
-    _add_result(tx, agent, call, result)
+    try:
+        _add_result(tx, agent, call, result)
+    except RetinueError as error:  # what it would write is not allowed any more, so the call has failed
+        tx = agent.transaction()
+        _add_result(tx, agent, call, ToolResult.error(*error_record(error)))
     tx.submit()
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions, Environment
@@ -108,6 +109,7 @@ class Agents:
                     creation.commit(tx, agent)
                 self._live[agent.id] = agent
                 self._environment.bus.publish_or_veto(AgentCreated(agent))
+                await anyio.lowlevel.checkpoint_if_cancelled()  # the last moment at which it leaves nothing behind
                 receipt = tx.submit()
             except BaseException:
                 await self._roll_back(agent)

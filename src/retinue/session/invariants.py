@@ -10,16 +10,18 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
-from retinue.base.ids import MessageId
+from retinue.base.ids import MessageId, SessionId
 from retinue.model.content import ToolCall, UserMessage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
     AssistantReply,
+    Descriptor,
     EndSeed,
     Event,
     RequestContext,
     RequestHeaderChange,
+    SessionHeader,
     StepEnd,
     StepStart,
     ToolReturned,
@@ -30,7 +32,7 @@ from retinue.session.events import (
 )
 from retinue.session.rows import StoredRow
 
-__all__ = ["Violation", "violations"]
+__all__ = ["SessionRecord", "Violation", "tree_violations", "violations"]
 
 
 class Violation(Struct, frozen=True):
@@ -61,6 +63,61 @@ def violations(events: Sequence[Event], rows: Iterable[StoredRow] = (), *, quies
     return log.found
 
 
+class SessionRecord(Struct, frozen=True, kw_only=True):
+    """One session with all rows ever sent to it."""
+
+    header: SessionHeader
+    events: Sequence[Event]
+    rows: Sequence[StoredRow]
+
+
+def tree_violations(records: Iterable[SessionRecord]) -> list[tuple[SessionId, Violation]]:
+    """Every broken rule between parents and children, with the child that broke it.
+
+    The settlements in a parent's mailbox are exactly the settled activations of its children, and what a child reported
+    in an activation stands before that activation's settlement. Source: behaviour CN-01, CQ-01..05.
+    """
+    known = {record.header.id: record for record in records}
+    found: list[tuple[SessionId, Violation]] = []
+    for id, record in known.items():
+        parent = known.get(record.header.parent_session or SessionId(""))
+        if parent is not None and record.header.origin == "subagent":
+            found.extend((id, violation) for violation in _between(parent, record))
+    for record in known.values():
+        for row in record.rows:
+            source = row.delivery.message.source
+            if source.kind == "subagent-settled" and source.sender_session_id not in known:
+                text = f"message {row.delivery.id!r} settles a child that does not exist"
+                found.append((record.header.id, Violation(None, "settlement-has-child", text)))
+    return found
+
+
+def _between(parent: SessionRecord, child: SessionRecord) -> list[Violation]:
+    found: list[Violation] = []
+    sent = sorted(
+        (row for row in parent.rows if row.delivery.message.source.sender_session_id == child.header.id),
+        key=lambda row: row.order,
+    )
+    orders = {row.delivery.id: row.order for row in sent}
+    settled = [row.order for row in sent if row.delivery.message.source.kind == "subagent-settled"]
+    ends = 0
+    for event in child.events[child.header.seed_length or 0 :]:
+        data = event.data
+        if isinstance(data, ActivationEnd) and not data.undelivered:
+            ends += 1
+        elif isinstance(data, ToolReturned) and data.error is None and data.meta:
+            order = orders.get(MessageId(str(data.meta.get("message_id"))))
+            is_early = order is not None and ends > 0 and len(settled) >= ends and order < settled[ends - 1]
+            is_late = order is not None and len(settled) > ends and order > settled[ends]
+            if is_early or is_late:
+                text = f"its report {data.meta['message_id']!r} is not with activation {ends + 1} in its parent's order"
+                found.append(Violation(event.seq, "report-before-settlement", text))
+    if len(settled) != ends:
+        text = f"{ends} of its activations settled, and its parent has {len(settled)} notices of that"
+        found.append(Violation(None, "one-settlement-each", text))
+    return found
+
+
 class _Step(Struct):
     number: int
     calls: tuple[ToolCall, ...] | None = None
@@ -83,6 +140,9 @@ class _Log:
         self._entered: dict[MessageId, tuple[int, int]] = {}
         self._loose: list[Event] = []
         """Messages outside a turn: fine if a seed ends after them."""
+        self._is_continuable = False
+        self._unhoused: list[Event] = []
+        """Turns of a continuable child outside its activations: fine if a seed ends after them."""
 
     def report(self, event: Event, rule: str, text: str) -> None:
         self.found.append(Violation(event.seq, rule, f"{event.type}: {text}"))
@@ -125,6 +185,9 @@ class _Log:
                 if self.turn:
                     self.report(event, "seed-closed", f"turn {self.turn} is open, and a seed has only whole turns")
                 self._loose = []
+                self._is_continuable, self._unhoused = False, []
+            case Descriptor():
+                self._is_continuable = data.mode == "continuable"
             case _:
                 pass
 
@@ -135,6 +198,8 @@ class _Log:
             self.report(event, "turn-nesting", f"turn {self.turn} is still open")
         elif turn != self._last_turn + 1:
             self.report(event, "turn-count", f"its number is {turn}, and {self._last_turn + 1} comes next")
+        if self._is_continuable and not self._activation:
+            self._unhoused.append(event)
         self.turn = self._last_turn = turn
         self._steps, self._step, self._resumed = 0, None, 0
 
@@ -239,6 +304,8 @@ class _Log:
     def check_rows(self, rows: Iterable[StoredRow], quiescent: bool) -> None:
         for event in self._loose:
             self.report(event, "message-in-turn", "no turn is open")
+        for event in self._unhoused:
+            self.report(event, "turn-in-activation", "no activation of this continuable child is open")
         seen: set[MessageId] = set()
         for row in rows:
             id = row.delivery.id

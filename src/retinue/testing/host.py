@@ -16,7 +16,7 @@ from retinue.base.clock import Clock
 from retinue.base.ids import SessionId, new_session_id
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.session.events import SessionHeader
-from retinue.session.invariants import violations
+from retinue.session.invariants import SessionRecord, tree_violations, violations
 from retinue.session.store import SessionStore, SessionSummary
 from retinue.store.memory import MemoryStore
 from retinue.testing.clock import FakeClock
@@ -116,13 +116,16 @@ async def all_sessions(store: SessionStore) -> list[SessionSummary]:
 async def audit(store: SessionStore) -> None:
     """Every log in the store, with its rows, keeps the rules of logs. Raises: AssertionError with all that do not."""
     problems: list[str] = []
+    records: list[SessionRecord] = []
     for summary in await all_sessions(store):
         id = summary.header.id
         stored = await store.read(id)
-        broken = violations(stored.events, await store.read_rows(id))
-        problems.extend(f"{id}: {problem}" for problem in broken)
+        rows = await store.read_rows(id)
+        records.append(SessionRecord(header=stored.header, events=stored.events, rows=rows))
+        problems.extend(f"{id}: {problem}" for problem in violations(stored.events, rows))
         if summary.open_turn is not None:
             problems.append(f"{id}: turn {summary.open_turn} is still open")
+    problems.extend(f"{id}: {problem}" for id, problem in tree_violations(records))
     if problems:
         raise AssertionError("logs break the rules:\n- " + "\n- ".join(problems))
 
