@@ -11,6 +11,9 @@ from typing import ClassVar
 
 __all__ = [
     "ActivationClosing",
+    "ActivationSetupReleaseFailed",
+    "ActivationSetupRevoked",
+    "ActivationTeardownFailed",
     "AgentBusy",
     "AgentClosing",
     "AlreadyExists",
@@ -21,6 +24,7 @@ __all__ = [
     "CorruptSession",
     "DepthExceeded",
     "Draining",
+    "DuplicateChild",
     "DuplicateName",
     "DuplicateProvider",
     "IdConflict",
@@ -37,6 +41,7 @@ __all__ = [
     "ParentUnavailable",
     "PromptError",
     "RetinueError",
+    "SchemaError",
     "SchemaTooNew",
     "SessionHeld",
     "SessionNotFound",
@@ -76,6 +81,12 @@ class ModelNotConfigured(ConfigError):
     """An agent has no model provider or no model name."""
 
     code = "MODEL_NOT_CONFIGURED"
+
+
+class SchemaError(BadInput):
+    """The schema that a result shall satisfy is none that can be demanded of a child."""
+
+    code = "OUTPUT_SCHEMA"
 
 
 class MissingSeam(ConfigError):
@@ -162,6 +173,18 @@ class Draining(RetinueError):
     code = "DRAINING"
 
 
+class DuplicateChild(RetinueError):
+    """The id that was reserved for a child is taken."""
+
+    code = "DUPLICATE_CHILD"
+
+
+class ActivationSetupRevoked(RetinueError):
+    """What composes children was taken away while a child was being built, so that one is not built."""
+
+    code = "ACTIVATION_SETUP_REVOKED"
+
+
 class NotResumable(RetinueError):
     """The id names no child that can take a message."""
 
@@ -241,6 +264,18 @@ class LeaseLost(StoreFailure):
     """The lease of this tree expired or was taken over; this process writes nothing more into it."""
 
     code = "LEASE_LOST"
+
+
+class ActivationTeardownFailed(RetinueError):
+    """Something of a child could not be taken down cleanly. The child is gone all the same."""
+
+    code = "ACTIVATION_TEARDOWN_FAILED"
+
+
+class ActivationSetupReleaseFailed(RetinueError):
+    """What a child was composed with could not all be taken back; everything was tried."""
+
+    code = "ACTIVATION_SETUP_RELEASE_FAILED"
 
 
 class SessionHeld(RetinueError):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, NoReturn, TypeAlias, get_args
@@ -26,9 +26,13 @@ from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
-from retinue.errors import ConfigError, ToolFailure
+from retinue.errors import ConfigError, ToolFailure, Unauthorized
+from retinue.host.context import Contribution
 from retinue.host.host import Host, Seam
-from retinue.session.events import SandboxMode
+from retinue.session.events import Event, SandboxMode
+from retinue.session.session import Session
+from retinue.session.transaction import Receipt
+from retinue.subagent.policy import DELEGATION, SANDBOX_POLICY
 from retinue.tools.tool import Caller
 
 __all__ = ["OPTIONS", "PERMISSIONS", "Permissions", "PermissionsConfig", "Preset", "plugin"]
@@ -37,11 +41,24 @@ Preset: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
 
 _log = logging.getLogger("retinue")
 
+_PRESETS: tuple[Preset, ...] = get_args(Preset)
+"""From the least to the most."""
+
+_MEANING: dict[Preset, str] = {
+    "read-only": "you can read and search, and whatever would write a file or run a command is refused.",
+    "workspace-write": "your file tools change files inside your working folder only.",
+    "full-access": "your file tools change files everywhere, except what is closed to all agents.",
+}
+
+CONTEXT_ORDER = 110.0
+"""Source: behaviour SP-08."""
+
 
 class Permissions:
     """The presets of all sessions of one host. A session without a preset of its own has the default one.
 
-    A child does not inherit by itself: whoever creates it pins its preset with `set`.
+    What a session's log says about its preset is followed as the log grows: the newest `sandbox/mode` holds, but never
+    more than the one that a child was created with.
     """
 
     def __init__(
@@ -60,6 +77,8 @@ class Permissions:
         """
         self._default: Preset = _known(default)
         self._presets: dict[SessionId, Preset] = {}
+        self._given: dict[SessionId, Preset] = {}
+        """What a child was created with, the most that it may have."""
         self._home = home
         self._readable = tuple(readable)
         self._writable = tuple(writable)
@@ -75,7 +94,53 @@ class Permissions:
 
     def preset(self, session_id: SessionId) -> Preset:
         """What `session_id` may do now."""
-        return self._presets.get(session_id, self._default)
+        return self.override(session_id) or self._default
+
+    def override(self, session_id: SessionId) -> Preset | None:
+        """The preset that was set for `session_id` explicitly, or None if it has the default."""
+        chosen, given = self._presets.get(session_id), self._given.get(session_id)
+        if chosen is None or given is None:
+            return chosen or given
+        return chosen if _PRESETS.index(chosen) <= _PRESETS.index(given) else given
+
+    def switch(self, agent: Agent, preset: Preset) -> Receipt:
+        """The live `agent` has `preset` from its next call on, and after every resume; its log says so.
+
+        Awaiting the receipt waits until that is durable. Raises: ConfigError for an unknown preset; Unauthorized if it
+        is more than a child was created with; the failure of a dropped session.
+        """
+        given = self._given.get(agent.id)
+        if given is not None and _PRESETS.index(_known(preset)) > _PRESETS.index(given):
+            raise Unauthorized(
+                f"agent {agent.id!r} was started with the permission {given!r} and cannot be given {preset!r}"
+            )
+        tx = agent.transaction()
+        tx.append(agent.session, SandboxMode(_known(preset), "user"))
+        return tx.submit()
+
+    def capture(self, agent: Agent) -> tuple[SandboxMode, ...]:
+        """What gives a child the agent's explicit preset of this instant; nothing if the agent has the default."""
+        mode = self.override(agent.id)
+        return () if mode is None else (SandboxMode(mode, DELEGATION),)
+
+    def follow(self, session: Session, events: Sequence[Event]) -> None:
+        """What these events of the session's log say about its preset holds from now on."""
+        for event in events:
+            if type(event.data) is SandboxMode:
+                mode = event.data.mode if event.data.mode in _PRESETS else "read-only"
+                self._presets[session.id] = _known(mode)
+                if event.data.source == DELEGATION:
+                    self._given[session.id] = _known(mode)
+
+    def forget(self, session_id: SessionId) -> None:
+        """The session is not live any more; its log alone knows its preset."""
+        self._presets.pop(session_id, None)
+        self._given.pop(session_id, None)
+
+    def context(self, agent: Agent) -> str:
+        """What the agent is told about its preset; nothing if it has the default."""
+        mode = self.override(agent.id)
+        return "" if mode is None else f"Your permission is `{mode}`: {_MEANING[mode]}"
 
     def check_read(self, caller: Caller, path: str | Path) -> Path:
         """The real path of `path`, links followed, that `caller` may read; it need not exist. Relative to its folder.
@@ -209,7 +274,8 @@ OPTIONS = PermissionsConfig
 
 @asynccontextmanager
 async def plugin(host: Host, config: PermissionsConfig) -> AsyncGenerator[None]:
-    """Tools can ask. An agent whose log pins a preset has that one, also after it was resumed."""
+    """Tools can ask. An agent whose log pins a preset has that one, also after it was resumed, is told of it, and gives
+    it to the children that it starts."""
     home = host.options.home
     permissions = Permissions(
         config.preset,
@@ -220,10 +286,15 @@ async def plugin(host: Host, config: PermissionsConfig) -> AsyncGenerator[None]:
     )
 
     async def pin(agent: Agent) -> None:
-        modes = [event.data for event in agent.session.events if isinstance(event.data, SandboxMode)]
-        if modes:
-            permissions.set(agent.id, _known(modes[-1].mode))
-            agent.scope.callback(permissions.set, agent.id, None)
+        permissions.follow(agent.session, agent.session.events)
+        agent.scope.callback(permissions.forget, agent.id)
 
-    with host.provide(PERMISSIONS, permissions), host.agents.on_setup(pin):
+    told = Contribution(name="sandbox:policy", order=CONTEXT_ORDER, text=permissions.context)
+    with (
+        host.provide(PERMISSIONS, permissions),
+        host.provide(SANDBOX_POLICY, permissions.capture),
+        host.sessions.observe(permissions.follow),
+        host.agents.on_setup(pin),
+        host.context.add(told),
+    ):
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from retinue.prompt.sections import Section
 from retinue.session.events import ToolFilter
 from retinue.subagent.admission import Admission, Limits
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
+from retinue.subagent.policy import captured
 from retinue.subagent.provider import (
     PROVIDERS,
     Provider,
@@ -25,7 +27,9 @@ from retinue.subagent.provider import (
     Providers,
     is_continuable,
 )
+from retinue.subagent.providers.fork import ForkProvider
 from retinue.subagent.providers.spawn import SpawnProvider
+from retinue.subagent.standing import ChildApprovals, standing_setup
 from retinue.subagent.tools.control import interrupt_tool, send_message_tool
 from retinue.subagent.tools.list_agents import list_agents_tool
 from retinue.subagent.tools.subagent import Backends, DelegationOptions, delegation_tool
@@ -75,6 +79,8 @@ class SubagentConfig(InstanceConfig, frozen=True, forbid_unknown_fields=True, kw
     """The first instance, and more of them."""
 
     instances: tuple[InstanceConfig, ...] = ()
+    child_approvals: ChildApprovals = "reject"
+    """What becomes of a child's call that needs an approval: `reject`, or `route` the question to the user."""
     max_concurrent: int = 1000
     """Children that may have an open turn at once in this process; more wait in order of arrival."""
     max_concurrent_per_parent: int = 1000
@@ -86,11 +92,16 @@ OPTIONS = SubagentConfig
 
 @asynccontextmanager
 async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
-    """The `spawn` provider is registered, and each instance's tool appears while its provider is there.
+    """The providers `spawn` and `fork` are registered, and each instance's tool appears while its provider is there.
 
-    Raises: ConfigError for an instance that its provider cannot honour or a tool name used twice.
+    Raises: ConfigError for an instance that its provider cannot honour, a tool name used twice, or `child_approvals:
+    route` where nobody can be asked.
     """
-    providers = Providers(host.bus)
+    if config.child_approvals == "route":
+        raise ConfigError(
+            "plugins.subagent: child_approvals: route needs somebody to ask, and nothing here asks a user"
+        )
+    providers = Providers(host.bus, partial(captured, host))
     tasks = host.find(TASKS)
     continuations = Continuations(host, providers, live_tasks=_no_tasks if tasks is None else tasks.live)
     admission = Admission(
@@ -106,6 +117,7 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
         stack.enter_context(host.provide(PROVIDERS, providers))
         stack.enter_context(host.provide(CONTINUATIONS, continuations))
         stack.enter_context(admission.install(host.agents))
+        stack.enter_context(host.agents.on_setup(standing_setup(host, config.child_approvals)))
         stack.enter_context(host.bus.on(TaskSettled, lambda event: continuations.stir(event.owner)))
         stack.enter_context(host.agents.before_disposal(continuations.drain_below))
         if any(_background(instance) == "continuable" for instance in instances):
@@ -117,7 +129,8 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
                 stack.enter_context(host.tools.add(made))
         for instance in instances:
             stack.enter_context(_mounted(host, backends, instance))
-        stack.enter_context(providers.add(SpawnProvider(host.agents, wait_quiet=continuations.wait_quiet)))
+        for made in (SpawnProvider, ForkProvider):
+            stack.enter_context(providers.add(made(host.agents, wait_quiet=continuations.wait_quiet)))
         try:
             yield
         finally:

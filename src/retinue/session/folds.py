@@ -28,7 +28,21 @@ from retinue.session.events import (
     TurnStart,
 )
 
-__all__ = ["History", "OpenActivation", "OpenStep", "OpenTurn", "Turns", "descriptor", "seed_boundary", "total_usage"]
+__all__ = [
+    "CONTEXT_PLUGIN",
+    "History",
+    "OpenActivation",
+    "OpenStep",
+    "OpenTurn",
+    "Turns",
+    "descriptor",
+    "seed_boundary",
+    "total_usage",
+]
+
+
+CONTEXT_PLUGIN = "runtime-context"
+"""The plugin that is named by the source of messages which say what holds for the agent now."""
 
 
 class History:
@@ -38,10 +52,12 @@ class History:
     Empty assistant messages are left out.
     """
 
-    __slots__ = ("_calls", "_results", "messages")
+    __slots__ = ("_calls", "_results", "context", "messages")
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.context: UserMessage | None = None
+        """The newest message of the runtime context that the model still sees."""
         self._calls = 0
         self._results: dict[int, ToolMessage] = {}
 
@@ -50,6 +66,8 @@ class History:
         data = event.data
         if type(data) is UserMessage:
             self.messages.append(data)
+            if data.source.plugin == CONTEXT_PLUGIN:
+                self.context = data
         elif type(data) is AssistantReply:
             if data.message.content:
                 self.messages.append(data.message)

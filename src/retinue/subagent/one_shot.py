@@ -13,13 +13,14 @@ import anyio
 
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
-from retinue.agent.registry import Agents
+from retinue.agent.registry import Agents, Setup
 from retinue.base.ids import SessionId
-from retinue.session.events import Event
+from retinue.session.events import Descriptor, Event
 from retinue.session.folds import descriptor
 from retinue.subagent.child import child_id, composition, creation, describe
 from retinue.subagent.outcome import Outcome, outcome
 from retinue.subagent.provider import Run, RunRequest
+from retinue.subagent.structured import structured_setup, with_structured
 
 __all__ = ["EndedRun", "LocalRun", "WaitQuiet", "start_one_shot"]
 
@@ -34,11 +35,14 @@ WaitQuiet: TypeAlias = Callable[[Agent], Awaitable[None]]
 class LocalRun:
     """A live child in this process. Its run is over when it is idle and nothing that it started is at work."""
 
-    def __init__(self, agents: Agents, agent: Agent, wait_quiet: WaitQuiet | None = None) -> None:
+    def __init__(
+        self, agents: Agents, agent: Agent, wait_quiet: WaitQuiet | None = None, *, is_structured: bool = False
+    ) -> None:
         self._agents = agents
         self._agent = agent
         self._wait_quiet = wait_quiet or Agent.wait_idle
         self._first = agent.session.header.seed_length or 0
+        self._is_structured = is_structured
 
     @property
     def id(self) -> SessionId:
@@ -63,7 +67,7 @@ class LocalRun:
             raise
         if self._agent.failure is not None:
             raise self._agent.failure
-        return outcome(self._agent.session.events, first=self._first)
+        return _account(self._agent.session.events, self._first, self._is_structured)
 
     async def dispose(self) -> None:
         """See `Run.dispose`. Nothing is disposed while the host suspends: the child goes on with its parent."""
@@ -74,10 +78,11 @@ class LocalRun:
 class EndedRun:
     """A run whose child had ended before this process looked."""
 
-    def __init__(self, id: SessionId, events: Sequence[Event], first: int) -> None:
+    def __init__(self, id: SessionId, events: Sequence[Event], first: int, *, is_structured: bool = False) -> None:
         self._id = id
         self._events = events
         self._first = first
+        self._is_structured = is_structured
 
     @property
     def id(self) -> SessionId:
@@ -91,10 +96,15 @@ class EndedRun:
 
     async def result(self) -> Outcome:
         """What its log says."""
-        return outcome(self._events, first=self._first)
+        return _account(self._events, self._first, self._is_structured)
 
     async def dispose(self) -> None:
         """Nothing to do."""
+
+
+def _account(events: Sequence[Event], first: int, is_structured: bool) -> Outcome:
+    made = outcome(events, first=first)
+    return with_structured(made, events, first=first) if is_structured else made
 
 
 async def start_one_shot(
@@ -110,12 +120,17 @@ async def start_one_shot(
     Raises: DepthExceeded before anything exists; what building the child raises, with nothing left behind.
     """
     made = describe(request, provider, "one-shot")
-    new = creation(request, made, setup=composition(made), seed=seed)
+    new = creation(request, made, setup=_setup(made, request), seed=seed)
     if request.key is not None:
         found = await _find(agents, request, wait_quiet)
         if found is not None:
             return found
-    return LocalRun(agents, await agents.create(new), wait_quiet)
+    return LocalRun(agents, await agents.create(new), wait_quiet, is_structured=request.output_schema is not None)
+
+
+def _setup(made: Descriptor, request: RunRequest) -> Setup:
+    own = composition(made)
+    return own if request.output_schema is None else structured_setup(request.output_schema, own)
 
 
 async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | None) -> Run | None:
@@ -126,8 +141,9 @@ async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | Non
     if summary is None:
         return None
     stored = await store.read(id)
+    is_structured = request.output_schema is not None
     if summary.open_turn is None and not summary.pending:
-        return EndedRun(id, stored.events, stored.header.seed_length or 0)
+        return EndedRun(id, stored.events, stored.header.seed_length or 0, is_structured=is_structured)
     made = descriptor(stored.header, stored.events)
-    agent = await agents.resume(id, setup=composition(made) if made is not None else None)
-    return LocalRun(agents, agent, wait_quiet)
+    agent = await agents.resume(id, setup=_setup(made, request) if made is not None else None)
+    return LocalRun(agents, agent, wait_quiet, is_structured=is_structured)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from retinue.base.json import JSONObject
 from retinue.model.content import Image, InputBlock, Text, Usage
 from retinue.session.events import AssistantReply, Event, StepStart, TurnEnd, TurnStart
 from retinue.session.folds import total_usage
@@ -45,6 +46,8 @@ class Outcome:
     diagnostic: str | None = None
     """Why it did not complete, in one line."""
     usage: Usage = Usage()
+    structured: JSONObject | None = None
+    """The result that satisfies the schema which was asked for; None if none was, or if it was not delivered."""
 
     @property
     def text(self) -> str:

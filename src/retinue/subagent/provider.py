@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeGuard
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
 from retinue.base.bus import Bus
 from retinue.base.ids import SessionId
+from retinue.base.json import JSONObject
 from retinue.base.scope import Layer
 from retinue.errors import BadInput, DuplicateProvider, NoProvider, UnsupportedCapability
 from retinue.host.host import Seam
 from retinue.model.content import InputBlock
 from retinue.session.events import Event, Payload, ToolFilter
 from retinue.subagent.outcome import Outcome
+from retinue.subagent.structured import check_schema
 from retinue.tools.tool import CallKey
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
 class Capabilities(Struct, frozen=True, kw_only=True):
     """What a provider can honour. A request for anything else is refused, never ignored."""
 
+    output_schema: bool = False
     depth_limit: bool = False
     tool_filter: bool = False
     persona: bool = False
@@ -54,14 +58,18 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """Short, for people."""
     key: CallKey | None = None
     """The call that asks; the child's id derives from it, so the same call again finds the same child."""
+    child_id: SessionId | None = None
+    """An id that a host reserves for the child."""
     options: AgentOptions = field(default_factory=AgentOptions)
     """What differs from the parent's."""
     max_depth: int | None = None
     """Refuse a child deeper than this; None = no cap of ours."""
     tool_filter: ToolFilter | None = None
     persona: str | None = None
-    policies: tuple[Payload, ...] = ()
-    """Events of policy that were captured from the parent; they follow the child's descriptor."""
+    output_schema: JSONObject | None = None
+    """The JSON Schema that the result must satisfy; of type object. One-shot runs only."""
+    policies: tuple[Payload, ...] | None = None
+    """Events of policy that were captured from the parent; they follow the child's descriptor. None = not yet."""
 
 
 class Run(Protocol):
@@ -133,8 +141,10 @@ class ProviderRemoved(Struct, frozen=True):
 class Providers:
     """The providers of a host, by name."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, capture: Callable[[Agent], tuple[Payload, ...]] = lambda _: ()) -> None:
+        """`capture` gives the policies of a parent that its child inherits."""
         self._bus = bus
+        self._capture = capture
         self._layer: Layer[Provider] = Layer("provider")
 
     @contextmanager
@@ -158,11 +168,19 @@ class Providers:
         """The provider of that name."""
         return self._layer.get(name)
 
+    def inheriting(self, request: RunRequest) -> RunRequest:
+        """The request with the parent's policies of this instant, unless it has some already.
+
+        Called before anything is awaited, so that what the parent switches meanwhile does not reach the child.
+        """
+        return replace(request, policies=self._capture(request.parent)) if request.policies is None else request
+
     async def start(self, name: str, request: RunRequest) -> Run:
         """The named provider accepted the child.
 
         Raises: NoProvider, UnsupportedCapability, BadInput, all before the provider is asked; then what it raises.
         """
+        request = self.inheriting(request)
         provider = self._known(name)
         check_capabilities(provider, request)
         return await provider.start(request)
@@ -171,6 +189,8 @@ class Providers:
         """The named provider, which can run such a continuable child. Raises: as `start`."""
         provider = self._known(name)
         check_capabilities(provider, request)
+        if request.output_schema is not None:
+            raise UnsupportedCapability("a continuable child has no structured result; use a one-shot run for it")
         if not is_continuable(provider):
             raise UnsupportedCapability(f"provider {name!r} has no continuable children; use one-shot runs with it")
         return provider
@@ -191,6 +211,7 @@ def is_continuable(provider: Provider) -> TypeGuard[ContinuableProvider]:
 def check_capabilities(provider: Provider, request: RunRequest) -> None:
     """Return if the provider can honour the request. Raises: UnsupportedCapability, BadInput."""
     wanted = {
+        "output_schema": request.output_schema is not None,
         "depth_limit": request.max_depth is not None,
         "tool_filter": request.tool_filter is not None,
         "persona": request.persona is not None,
@@ -202,6 +223,8 @@ def check_capabilities(provider: Provider, request: RunRequest) -> None:
             )
     if request.max_depth is not None and request.max_depth < 0:
         raise BadInput(f"max_depth must be 0 or more, not {request.max_depth}")
+    if request.output_schema is not None:
+        check_schema(request.output_schema)
 
 
 PROVIDERS: Seam[Providers] = Seam("subagent.providers")

@@ -16,7 +16,7 @@ class SpawnProvider:
     """Children without a past."""
 
     name = "spawn"
-    capabilities = Capabilities(depth_limit=True, tool_filter=True, persona=True)
+    capabilities = Capabilities(output_schema=True, depth_limit=True, tool_filter=True, persona=True)
 
     def __init__(self, agents: Agents, *, wait_quiet: WaitQuiet | None = None) -> None:
         """`wait_quiet` says when a child has come to rest; by default, when it is idle."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from msgspec import Struct
@@ -12,7 +11,7 @@ from retinue.agent.environment import AgentOptions
 from retinue.base.ids import derived_id
 from retinue.errors import ToolFailure
 from retinue.model.content import Text
-from retinue.session.events import Payload, ToolFilter
+from retinue.session.events import ToolFilter
 from retinue.subagent.admission import Admission
 from retinue.subagent.background import run_job
 from retinue.subagent.continuation import Continuations
@@ -47,8 +46,6 @@ class Backends(Struct, frozen=True, kw_only=True):
     continuations: Continuations | None = None
     admission: Admission | None = None
     tasks: Tasks | None = None
-    capture: Callable[[Agent], tuple[Payload, ...]] = lambda _: ()
-    """The policies of a parent that its child inherits, taken before anything is awaited."""
 
 
 def delegation_tool(backends: Backends, provider: Provider, options: DelegationOptions) -> Tool:
@@ -114,7 +111,7 @@ def _request(
         raise ToolFailure("NO_CALLER", f"{options.tool_name} can only be called by an agent")
     if not prompt.strip():
         raise ToolFailure("INVALID_ARGS", "prompt: must say what to do; it is empty")
-    return RunRequest(
+    request = RunRequest(
         parent=parent,
         prompt=(Text(prompt),),
         label=description,
@@ -123,5 +120,5 @@ def _request(
         max_depth=options.max_depth,
         tool_filter=options.tool_filter,
         persona=options.persona,
-        policies=backends.capture(parent),
     )
+    return backends.providers.inheriting(request)

@@ -1,0 +1,48 @@
+"""What every in-process child is told about its standing: its permissions are fixed, and who answers for it.
+
+It is runtime context of the child alone, so its parent and its siblings read nothing of it. Source: behaviour SS-44.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias
+
+from retinue.agent.agent import Agent
+from retinue.host.context import Contribution
+from retinue.host.host import Host
+
+__all__ = ["CONTEXT_NAME", "CONTEXT_ORDER", "ChildApprovals", "standing_setup"]
+
+ChildApprovals: TypeAlias = Literal["reject", "route"]
+"""What becomes of a child's call that needs an approval: it is rejected, or the question goes to the user."""
+
+CONTEXT_NAME = "subagent:delegation"
+CONTEXT_ORDER = 120.0
+"""Source: behaviour SP-08."""
+
+_SCOPE = (
+    "You work for another agent. What you may do was fixed when you were started, and nothing you say or do here can "
+    "widen it."
+)
+_APPROVALS: dict[ChildApprovals, str] = {
+    "reject": (
+        "Nobody can be asked on your behalf: a call that would need an approval is rejected. Do not retry it and do "
+        "not work around it. Do what is possible without it, and state the limitation in your reply."
+    ),
+    "route": (
+        "A call that needs an approval is put to the user, and waits for the answer. If the answer is no, do not retry "
+        "it and do not work around it; state the limitation in your reply."
+    ),
+}
+
+
+def standing_setup(host: Host, approvals: ChildApprovals) -> Callable[[Agent], Awaitable[None]]:
+    """Composes an agent: a delegated one is told its standing from its first step on, also after it was resumed."""
+    told = Contribution(name=CONTEXT_NAME, order=CONTEXT_ORDER, text=f"{_SCOPE} {_APPROVALS[approvals]}")
+
+    async def setup(agent: Agent) -> None:
+        if agent.session.header.origin == "subagent":
+            agent.scope.enter_context(host.context.add_for(agent, told))
+
+    return setup
