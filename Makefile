@@ -1,5 +1,5 @@
 # Everything here also works without make: see scripts/.
-.PHONY: check format test lock
+.PHONY: check docs format test lock
 
 check: ## format, lint, types, imports, sizes, tests
 	@scripts/test
@@ -12,6 +12,10 @@ format: ## rewrite the files in the project's format
 test: ## the tests alone; K=words picks some, as in pytest -k
 	@scripts/setup dev
 	@.venv/bin/pytest $(if $(K),-k '$(K)')
+
+docs: ## write docs/reference from the code
+	@scripts/setup dev
+	@.venv/bin/python scripts/reference.py
 
 lock: ## pin the newest allowed packages into requirements/
 	@scripts/lock --upgrade
