@@ -72,7 +72,6 @@ class _Turn:
         self.session = agent.session
         self.rows: tuple[PendingRow, ...] = ()
         self.assembler = Assembler()
-        self.open_at_start = self.session.turns.open is not None
 
     @property
     def open(self) -> OpenTurn | None:
