@@ -61,6 +61,17 @@ CASES: dict[str, tuple[list[dict[str, Any]], str]] = {
         "12 files and 3 notes\n"
         "count the files: continuable, completed, 1 requests\ncount the notes: continuable, completed, 1 requests",
     ),
+    "structured_result": (
+        [
+            session(
+                "child",
+                r"\ARead monday\.log",
+                calls(_call("structured_output", machine="crane")),
+                calls(_call("structured_output", machine="crane", count=3)),
+            )
+        ],
+        "completed {'machine': 'crane', 'count': 3}",
+    ),
     "drive_child": (
         [
             session("reader", r"\ARead monday\.log", says("a pump"), says("a crane")),

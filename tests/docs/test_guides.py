@@ -1,0 +1,56 @@
+"""Every block of the guides runs, and prints what the page shows below it."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from retinue.compose.config import Overrides, load_config
+from retinue.compose.keys import read_options
+from retinue.plugins.subagent import OPTIONS
+from retinue.subagent.outcome import ENDINGS
+from tests.docs.pages import Block, blocks, fits
+from tests.house.checkout import ROOT
+
+_PAGES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+_BLOCKS = [block for page in _PAGES for block in blocks(page)]
+_SHOWN = {before: block.text for before, block in pairwise(_BLOCKS) if block.kind == "text"}
+
+
+@pytest.mark.parametrize("block", [block for block in _BLOCKS if block.kind == "python"], ids=str)
+def test_the_code_prints_what_the_page_shows(
+    block: Block,
+    tmp_path: Path,
+    variables: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", variables["HOME"])
+    exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+
+    printed = capsys.readouterr().out
+    assert fits(_SHOWN.get(block, ""), printed), printed
+
+
+@pytest.mark.parametrize("block", [block for block in _BLOCKS if block.kind == "yaml"], ids=str)
+def test_the_configuration_holds(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "retinue.yaml").write_text(block.text)
+    config = load_config(Overrides(), cwd=tmp_path, environ={})
+    read_options("subagent", config.plugins["subagent"], OPTIONS)
+
+
+def test_no_block_goes_unchecked() -> None:
+    assert _PAGES
+    assert {block.kind for block in _BLOCKS} <= {"python", "text", "yaml"}
+    shown_after = {before.kind for before in _SHOWN}
+    assert shown_after == {"python"}
+
+
+def test_the_endings_on_the_page_are_those_that_there_are() -> None:
+    text = (ROOT / "docs" / "guides" / "delegating.md").read_text(encoding="utf-8")
+    table = text.partition("## Endings")[2].partition("\n## ")[0]
+    assert tuple(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == ENDINGS
