@@ -1,6 +1,7 @@
 """A place of its own for each test of the whole command."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from tests.support.scripted_server import ScriptedServer
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path) -> Generator[Place]:
+    place = Place(tmp_path, None, {"OPENAI_API_KEY": KEY})
+    yield place
+    place.clear()
 
 
 @pytest.fixture
-def at(tmp_path: Path) -> Callable[[ScriptedServer], Place]:
+def at(place: Place) -> Callable[[ScriptedServer], Place]:
     """The place, with the server as its model."""
-    return lambda server: Place(tmp_path, server.url, {"OPENAI_API_KEY": KEY})
+    return lambda server: replace(place, url=server.url)

@@ -30,32 +30,30 @@ def test_what_a_server_fails_at_for_a_moment_is_asked_again(at: At) -> None:
     at(server).check()
 
 
-def test_a_reply_that_hits_its_ceiling_is_shown_and_fails(at: At) -> None:
-    with scripted_server(session("root", "ROOT", {"truncated": "the first half"})) as server:
-        done = at(server).retinue("run", "ROOT")
-    assert (done.code, done.out) == (1, "the first half\n")
-    assert "retinue: MAX_TOKENS: " in done.err
-
-
-def test_a_model_that_declines_fails_the_run(at: At) -> None:
-    with scripted_server(session("root", "ROOT", {"refusal": "I would rather not"})) as server:
-        done = at(server).retinue("run", "ROOT", "--output", "json")
-    assert (done.code, done.result["outcome"]) == (1, "refusal")
-    assert done.result["error"]["code"] == "REFUSAL"
-
-
-def test_a_wrong_key_fails_at_once_and_is_never_shown(at: At) -> None:
-    with scripted_server(session("root", "ROOT", {"fail": 401, "message": f"key {KEY} is wrong"})) as server:
+def test_every_ending_has_its_exit_code_and_says_why(at: At) -> None:
+    """All at the same time, in one home."""
+    endings = {
+        "WHOLE": (says("done", usage={"prompt_tokens": 5000}), (0, "completed", "done", None)),
+        "CEILING": ({"truncated": "the first half"}, (1, "max-tokens", "the first half", "MAX_TOKENS")),
+        "DECLINED": ({"refusal": "rather not"}, (1, "refusal", "rather not", "REFUSAL")),
+        "LOCKED": ({"fail": 401, "message": f"key {KEY} is wrong"}, (1, "error", "", "MODEL_AUTH")),
+    }
+    with scripted_server(*(session(name, name, reply) for name, (reply, _) in endings.items())) as server:
         place = at(server)
-        done = place.retinue("run", "ROOT")
-        assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        # The limit of tokens is passed by the first answer: an answer that is there is an answer.
+        running = {n: place.start("run", n, "--output", "json", "--max-tokens", "100") for n in endings}
+        ended = {name: each.done() for name, each in running.items()}
         server.check()
-        log = place.retinue("log", done.session, "--json")
+        assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
 
-    assert (done.code, done.out) == (1, "")
-    assert "retinue: MODEL_AUTH: " in done.err
-    assert KEY not in done.out + done.err + log.out
+    for name, (_, expected) in endings.items():
+        done, result = ended[name], ended[name].result
+        error = result["error"] and result["error"]["code"]
+        assert (done.code, result["outcome"], result["output"], error) == expected
+        assert error is None or f"retinue: {error}: " in done.err
+        assert KEY not in done.out + done.err
     assert [path for path in place.home.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()] == []
+    place.check()
 
 
 def test_the_time_limit_stops_the_whole_tree(at: At) -> None:
@@ -88,9 +86,3 @@ def test_no_request_leaves_once_the_token_limit_is_reached(at: At) -> None:
     assert (done.code, done.result["outcome"]) == (1, "over-budget")
     assert done.result["usage"]["input_tokens"] + done.result["usage"]["output_tokens"] == 1000
     place.check()
-
-
-def test_an_answer_that_reaches_the_token_limit_is_an_answer(at: At) -> None:
-    with scripted_server(session("root", "ROOT", says("done", usage={"prompt_tokens": 5000}))) as server:
-        done = at(server).retinue("run", "ROOT", "--output", "json", "--max-tokens", "100")
-    assert (done.code, done.result["outcome"], done.result["output"]) == (0, "completed", "done")

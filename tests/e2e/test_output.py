@@ -66,13 +66,14 @@ def test_a_task_may_come_from_stdin(at: At) -> None:
 
 
 def test_a_reader_that_leaves_stops_the_run_in_order(at: At) -> None:
-    with scripted_server(session("root", "ROOT", says("x" * 400, hold_after="never"))) as server:
+    with scripted_server(session("root", "ROOT", says("x" * 400, hold="unread", hold_after="never"))) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "jsonl", "--stream")
         assert running.process.stdout is not None
         running.process.stdout.readline()
-        running.process.stdout.close()
         server.wait_requests(root=1)
+        running.process.stdout.close()
+        server.open("unread")
         server.wait(lambda s: s.of("root")[0].outcome == "aborted")
         assert running.process.wait(15) == 1
         assert running.process.stderr is not None

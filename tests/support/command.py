@@ -87,6 +87,14 @@ class Place:
     url: str | None = None
     """The server that `run` and `resume` ask."""
     variables: dict[str, str] = field(default_factory=dict)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """Nothing of a test that failed half-way goes on."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
 
     @property
     def home(self) -> Path:
@@ -128,6 +136,7 @@ class Place:
             text=True,
             **popen,
         )
+        self.started.append(process)
         return Running(process)
 
     def retinue(self, *arguments: str, **popen: Any) -> Done:

@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 
 from retinue.agent.phase import Cause
 from retinue.cli.headless.background import Background
+from retinue.cli.headless.progress import say
 from retinue.compose.run import Run
 from retinue.host.host import Host
 
@@ -36,12 +37,15 @@ class Control:
 
     def __init__(self, at_once: Callable[[int], object]) -> None:
         """`at_once` is called with the exit code when a second signal arrives; it ends the process."""
-        self.startup = anyio.CancelScope()
-        """Around everything; cancelled by a stop that comes before there is a run."""
+        self.opening = anyio.CancelScope()
+        """Around everything; cancelled by a stop that comes before agents can run, and never later."""
+        self.beginning = anyio.CancelScope()
+        """Around the start of the run, once agents can run; cancelled by a stop that comes before there is a run."""
         self.cause: Cause | None = None
         self.signal: int | None = None
         self._at_once = at_once
         self._stopping = anyio.Event()
+        self._is_open = False
         self._run: Run | None = None
         self._work: Background | None = None
 
@@ -58,6 +62,7 @@ class Control:
                 if self.signal is not None:
                     self._at_once(128 + number)
                 self.signal = number
+                say("stopping in order; a second signal ends it at once")
                 self.stop(Cause("user"))
 
     async def expire(self, timeout_s: float) -> None:
@@ -74,10 +79,17 @@ class Control:
         if self.cause is None:
             self.cause = cause
             self._stopping.set()
-            if self._run is None:
-                self.startup.cancel()
-            else:
+            if self._run is not None:
                 self._run.agent.cancel(cause, keep_mailbox=True)
+            elif self._is_open:
+                self.beginning.cancel()
+            else:
+                self.opening.cancel()
+
+    def opened(self) -> bool:
+        """Agents can run from now on: a stop must let them close their turns. False if a stop came before."""
+        self._is_open = True
+        return self.cause is None
 
     def attach(self, run: Run, host: Host) -> None:
         """`run` is what a stop stops from now on; one that came before is made up for."""

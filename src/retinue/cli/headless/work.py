@@ -116,7 +116,7 @@ class _Work:
         """The exit code; whatever happened, the result is written."""
         result: Result | None = None
         try:
-            with control.startup:
+            with control.opening:
                 result = await self.work(control)
         except Exception as error:  # the boundary: whatever it is, whoever reads stdout gets a result
             code, message = described(error)
@@ -141,6 +141,8 @@ class _Work:
         job = self.job
         result: Result | None = None
         async with self.opener(job) as app:
+            if not control.opened():
+                return None
             with ExitStack() as stack:
                 stack.enter_context(self.output.following(app.host, lambda: self.root, stream=job.stream))
                 stack.enter_context(app.host.sessions.observe(self.progress.watch.observe, durable=True))
@@ -150,10 +152,12 @@ class _Work:
                         limit_tokens(app.host, lambda: self.run, job.max_tokens, lambda: control.stop(spent))
                     )
                 async with self.progress.shown():
-                    self.run = await self.begin(app)
-                    control.attach(self.run, app.host)
-                    with anyio.CancelScope(shield=True):
-                        result = await self.come_to(self.run, control)
+                    with control.beginning:
+                        self.run = await self.begin(app)
+                    if self.run is not None:
+                        control.attach(self.run, app.host)
+                        with anyio.CancelScope(shield=True):
+                            result = await self.come_to(self.run, control)
         return result
 
     async def come_to(self, run: Run, control: Control) -> Result:

@@ -1,0 +1,33 @@
+"""The Python interface around the work: what it is opened from and how it is left."""
+
+from pathlib import Path
+
+import pytest
+
+import retinue
+from retinue.base.json import JSON
+from retinue.cli.demo.model import DemoModel
+from retinue.compose.config import bundled_config
+from retinue.errors import ConfigError, ModelNotConfigured
+
+
+async def test_what_the_block_raises_reaches_the_caller_as_it_is(tmp_path: Path) -> None:
+    config = bundled_config("agent-core", model="scripted:x", home=str(tmp_path / "home"))
+    with pytest.raises(ZeroDivisionError):
+        async with retinue.open(config=config, cwd=tmp_path, client=DemoModel()):
+            raise ZeroDivisionError
+
+
+async def test_a_plugin_that_refuses_its_options_stops_the_start_with_its_own_error(tmp_path: Path) -> None:
+    plugins: JSON = {"subagent": {"tool_name": "x", "instances": [{"tool_name": "x"}]}}
+    config = bundled_config("agent-core", model="scripted:x", home=str(tmp_path / "home"), plugins=plugins)
+    with pytest.raises(ConfigError, match="used twice"):
+        async with retinue.open(config=config, cwd=tmp_path, client=DemoModel()):
+            pass
+
+
+async def test_without_a_model_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotConfigured):
+        async with retinue.open(cwd=tmp_path, home=tmp_path / "home", environ={"HOME": str(tmp_path)}):
+            pass
+    assert list(tmp_path.iterdir()) == []
