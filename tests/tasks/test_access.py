@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from retinue.base.ids import SessionId
-from retinue.errors import BadInput, NotFound, Unauthorized
+from retinue.errors import AgentClosing, BadInput, NotFound, Unauthorized
 from retinue.session.store import SessionStore
 from retinue.tasks.record import Completed, Failed, TaskSettled, TaskSnapshot
 from retinue.testing.clock import FakeClock
@@ -211,6 +211,7 @@ async def test_tk25_a_wait_that_runs_out_shows_the_live_task_and_marks_nothing(
             group.start_soon(wait)
             await clock.wait_sleeping(7)
             await clock.advance(7)
+        assert 7 not in clock.sleeping
         assert [(task.status, task.is_reported) for task in got] == [("running", False)]
         work.end(Completed())
         await ends.wait()
@@ -236,6 +237,31 @@ async def test_tk26_an_aborted_wait_counts_no_more_in_the_same_instant(store: Se
         await ends.wait()
         assert not tasks.get("bash-1", agent.id).is_reported
         assert len(await notices(host, agent.id)) == 1
+
+
+@pytest.mark.parametrize("by", ["its end", "an abort"])
+async def test_a_wait_leaves_no_timer_behind(store: SessionStore, clock: FakeClock, by: str) -> None:
+    async with tasks_host(store=store, clock=clock) as (host, tasks):
+        agent, work = await start_agent(host), Work()
+        begin(tasks, work, agent)
+        async with anyio.create_task_group() as group:
+            group.start_soon(tasks.wait, "bash-1", agent.id, 7)
+            await clock.wait_sleeping(7)
+            if by == "an abort":
+                group.cancel_scope.cancel()
+            else:
+                work.end(Completed())
+        await drained()
+        assert 7 not in clock.sleeping
+
+
+async def test_nobody_can_wait_while_the_host_goes_away(store: SessionStore) -> None:
+    async with tasks_host(store=store, at_rest=False) as (host, tasks):
+        agent = await start_agent(host)
+        begin(tasks, Work(), agent)
+        await host.suspend()
+        with pytest.raises(AgentClosing):
+            await tasks.wait("bash-1", agent.id, 7)
 
 
 async def test_tk26_aborting_one_wait_leaves_the_task_and_other_waits(store: SessionStore) -> None:

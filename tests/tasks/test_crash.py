@@ -4,6 +4,7 @@ import pytest
 
 from retinue.agent.registry import Creation
 from retinue.base.ids import SessionId
+from retinue.errors import Unauthorized
 from retinue.model.content import text_of
 from retinue.session.events import SessionHeader
 from retinue.session.store import SessionStore
@@ -149,8 +150,10 @@ async def test_a_copied_log_does_not_make_its_tasks_the_copys(store: SessionStor
         seed = seeded(parent.session.events)
         header = SessionHeader(id=SessionId("copy"), created_at=0, parent_session=ID, seed_length=len(seed))
         copy = await host.agents.create(Creation(header=header, options=parent.options, root=ID, seed=seed))
-        assert unfinished(copy.session.header, copy.session.events) == []
+        assert unfinished(copy.session.events) == []
         assert await notices(host, copy.id) == []
+        with pytest.raises(Unauthorized, match="another agent"):
+            tasks.get("bash-1", copy.id)
         assert begin(tasks, Work(), copy).id == "bash-2", "ids of the copied transcript are never given again"
         await host.agents.dispose(copy)
         again = await host.agents.resume(copy.id)

@@ -61,8 +61,8 @@ class Run:
         return self.outcome
 
     async def _release(self, resource: str) -> None:
-        self.trace.append(f"release {resource}")
         await self.releasing.wait()
+        self.trace.append(f"release {resource}")
         if self.release_error is not None:
             raise self.release_error
 

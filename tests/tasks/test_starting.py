@@ -5,7 +5,7 @@ import pytest
 from retinue.agent.agent import Agent
 from retinue.agent.signals import AgentCreated
 from retinue.base.ids import SessionId
-from retinue.errors import AgentClosing, BadInput, MissingSeam, RetinueError, TaskLimit
+from retinue.errors import AgentClosing, BadInput, LeaseLost, MissingSeam, RetinueError, TaskLimit
 from retinue.session.events import TaskStarted
 from retinue.session.store import SessionStore
 from retinue.tasks.history import highest_numbers
@@ -141,6 +141,16 @@ async def test_tk06_an_agent_that_is_not_published_yet_owns_nothing(store: Sessi
         host.bus.on(AgentCreated, early)
         await start_agent(host)
         assert refusals == ["AGENT_CLOSING"]
+
+
+async def test_tk08_an_owner_whose_log_takes_nothing_starts_nothing(store: SessionStore) -> None:
+    async with tasks_host(store=store) as (host, tasks):
+        agent, work = await start_agent(host), Work()
+        agent.session.hold.lost = True
+        with pytest.raises(LeaseLost):
+            begin(tasks, work, agent)
+        assert work.starts == 0
+        agent.session.hold.lost = False
 
 
 async def test_tk07_without_a_surface_the_error_names_what_to_load(store: SessionStore) -> None:

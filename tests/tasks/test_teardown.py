@@ -88,6 +88,7 @@ async def test_tk37_a_cancel_that_fails_leaves_an_orphan_that_is_named(store: Se
             "may be orphaned: it could not be cancelled: no such process",
         )
         assert killed.status == "killed"
+        assert (failed.is_reported, killed.is_reported) == (True, True)
         assert broken.has_left
         assert await notices(host, agent.id) == []
 

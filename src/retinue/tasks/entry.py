@@ -141,14 +141,12 @@ class Entry:
 class Bucket:
     """The tasks of one exact owner, oldest first, and the numbers it has used."""
 
-    __slots__ = ("entries", "is_detached", "numbers", "owner")
+    __slots__ = ("entries", "numbers", "owner")
 
     def __init__(self, owner: Agent | None) -> None:
         self.owner = owner
         self.entries: dict[str, Entry] = {}
         self.numbers: dict[str, int] = {} if owner is None else highest_numbers(owner.session.events)
-        self.is_detached = False
-        """The owner's cleanup has nothing to do any more."""
 
     @property
     def live(self) -> int:

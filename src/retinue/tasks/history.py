@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from retinue.session.events import EndSeed, Event, SessionHeader, TaskEnded, TaskStarted
+from retinue.session.events import EndSeed, Event, TaskEnded, TaskStarted
 
 __all__ = ["ended", "highest_numbers", "unfinished"]
 
@@ -20,15 +20,14 @@ def highest_numbers(events: Iterable[Event]) -> dict[str, int]:
     return highest
 
 
-def unfinished(header: SessionHeader, events: Iterable[Event]) -> list[TaskStarted]:
+def unfinished(events: Iterable[Event]) -> list[TaskStarted]:
     """Tasks that began in this session and have no end, oldest first. Those of a seed belong to another session."""
-    first = header.seed_length or 0
     begun: dict[str, TaskStarted] = {}
     for event in events:
         match event.data:
             case EndSeed():
                 begun.clear()
-            case TaskStarted() if event.seq >= first:
+            case TaskStarted():
                 begun[event.data.task_id] = event.data
             case TaskEnded():
                 begun.pop(event.data.task_id, None)
@@ -37,11 +36,12 @@ def unfinished(header: SessionHeader, events: Iterable[Event]) -> list[TaskStart
     return list(begun.values())
 
 
-def ended(header: SessionHeader, events: Iterable[Event], task_id: str) -> TaskEnded | None:
+def ended(events: Iterable[Event], task_id: str) -> TaskEnded | None:
     """How a task of this session ended, if its log knows."""
-    first = header.seed_length or 0
     found: TaskEnded | None = None
     for event in events:
-        if type(event.data) is TaskEnded and event.data.task_id == task_id and event.seq >= first:
+        if type(event.data) is EndSeed:
+            found = None
+        elif type(event.data) is TaskEnded and event.data.task_id == task_id:
             found = event.data
     return found

@@ -69,7 +69,7 @@ class Notices:
 
     async def write_deaths(self, agent: Agent) -> None:
         """Tasks that a loaded session began and nobody ended have an end, and their owner a notice. Once, ever."""
-        lost = unfinished(agent.session.header, agent.session.events)
+        lost = unfinished(agent.session.events)
         if not lost:
             return
         tx = agent.transaction()

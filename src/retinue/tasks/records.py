@@ -63,7 +63,7 @@ class Records:
         if entry is not None:
             return entry
         agent = None if caller is None else self._agents.get(caller)
-        past = None if agent is None else ended(agent.session.header, agent.session.events, id)
+        past = None if agent is None else ended(agent.session.events, id)
         if past is not None:
             how = past.status if past.detail is None else f"{past.status}, {past.detail}"
             raise NotFound(f"task {id!r} is over ({how}) and its output is not kept any more")

@@ -160,7 +160,8 @@ class Tasks:
         """The task as it ended, which marks it reported, or as it was after `timeout_s`, which does not.
 
         Cancelling ends this wait alone: from that instant it counts no more. A wait that the end released returns,
-        whatever happens later. Raises: NotFound, Unauthorized, BadInput unless `timeout_s` is positive and finite.
+        whatever happens later. Raises: NotFound, Unauthorized, BadInput unless `timeout_s` is positive and finite, and
+        AgentClosing while the host goes away.
         """
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise BadInput(f"a wait needs a positive, finite time, not {timeout_s} s")
@@ -168,6 +169,8 @@ class Tasks:
         if entry.is_terminal:
             entry.is_reported = True
             return entry.snapshot()
+        if self._host.agents.is_suspending:
+            raise AgentClosing(f"nobody can wait for task {id!r} any more: its host is going away")
         waiter: Waiter = asyncio.get_running_loop().create_future()
         entry.waiters.append(waiter)
         timer = anyio.CancelScope()
@@ -189,7 +192,7 @@ class Tasks:
 
     async def _end_owner(self, bucket: Bucket) -> None:
         """Every task of the owner has ended and is forgotten. Part of the owner's disposal. Source: TK-34..37."""
-        if bucket.is_detached or self._host.agents.is_suspending:
+        if self._host.agents.is_suspending:
             return
         await end_all(bucket.entries.values(), OWNER_DISPOSED, self._settlement, wait_s=self._teardown_wait_s)
         self._forget(bucket)
@@ -212,7 +215,6 @@ class Tasks:
             self._forget(bucket)
 
     def _forget(self, bucket: Bucket) -> None:
-        bucket.is_detached = True
         if self._records.remove(bucket):
             self._settlement.changed(bucket.owner)
 
