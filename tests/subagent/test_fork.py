@@ -1,6 +1,10 @@
 """The `fork` provider: a copy of the parent's completed turns, and nothing else of the parent."""
 
+import pytest
+
 from retinue.agent.agent import Agent
+from retinue.agent.environment import AgentOptions, PreStep, StepInput
+from retinue.base.chain import Next
 from retinue.base.ids import new_message_id
 from retinue.model.content import AssistantMessage, Text, UserMessage
 from retinue.plugins.subagent import SubagentConfig
@@ -23,12 +27,14 @@ from retinue.session.events import (
 )
 from retinue.session.folds import descriptor
 from retinue.session.store import SessionStore
+from retinue.subagent.provider import RunRequest
 from retinue.subagent.providers.fork import completed_turns
 from retinue.testing.clock import FakeClock
 from retinue.testing.gate import Gate
 from retinue.testing.host import resume_agent, start_agent
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import call, calls, hold, text
+from retinue.tools.tool import CallKey
 from tests.support.delegation import children, delegating, log, providers, quiet, request
 from tests.support.stores import OpenStore
 
@@ -291,3 +297,36 @@ async def test_c35_a_fork_takes_no_messages_and_owns_none_of_the_children_it_has
     assert "belongs to" in results[0]
     assert "(no subagents)" in results[2]
     assert "was a single run" in model.requests("R")[-1].results[-1]
+
+
+@pytest.mark.parametrize("provider", ["spawn", "fork"])
+async def test_a_child_that_was_cut_off_before_its_first_request_asks_the_model_it_was_given(
+    open_store: OpenStore, clock: FakeClock, provider: str
+) -> None:
+    first, gate = ScriptedModel(), Gate()
+    first.script("R", text("T1"))
+    own, base = AgentOptions(model="model-2", body={"effort": "low"}), AgentOptions(body={"seed": 1})
+
+    async def wait(request: StepInput, inner: Next[StepInput, PreStep]) -> PreStep:
+        if request.agent.label == "F":
+            await gate.wait()
+        return await inner(request)
+
+    def asked(parent: Agent) -> RunRequest:
+        key = CallKey(session_id=parent.id, seq=0, index=0)
+        return request(parent, "F", key=key, options=own)
+
+    async with delegating(first, open_store(clock), at_rest=False) as host:
+        agent = await start_agent(host, options=base)
+        await _first_turn(agent)
+        host.chains.pre_step.wrap(wait)
+        await providers(host).start(provider, asked(agent))
+        await gate.wait_reached()
+    second = ScriptedModel()
+    second.script("F", text("done"))
+    async with delegating(second, open_store(clock)) as host:
+        run = await providers(host).start(provider, asked(await resume_agent(host, agent.id)))
+        await run.result()
+        await run.dispose()
+    (seen,) = second.requests("F")
+    assert (seen.model, seen.options) == ("model-2", {"effort": "low"})

@@ -15,8 +15,9 @@ from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.agent.registry import Agents, Setup
 from retinue.base.ids import SessionId
-from retinue.session.events import Descriptor, Event
+from retinue.session.events import Descriptor, Event, RequestHeaderChange
 from retinue.session.folds import descriptor
+from retinue.session.store import StoredSession
 from retinue.subagent.child import child_id, composition, creation, describe
 from retinue.subagent.outcome import Outcome, outcome
 from retinue.subagent.provider import Run, RunRequest
@@ -133,6 +134,11 @@ def _setup(made: Descriptor, request: RunRequest) -> Setup:
     return own if request.output_schema is None else structured_setup(request.output_schema, own)
 
 
+def _has_asked(stored: StoredSession) -> bool:
+    first = stored.header.seed_length or 0
+    return any(event.seq >= first and type(event.data) is RequestHeaderChange for event in stored.events)
+
+
 async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | None) -> Run | None:
     """The run of an earlier process for the same call."""
     store = request.parent.environment.sessions.store
@@ -145,5 +151,10 @@ async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | Non
     if summary.open_turn is None and not summary.pending:
         return EndedRun(id, stored.events, stored.header.seed_length or 0, is_structured=is_structured)
     made = descriptor(stored.header, stored.events)
-    agent = await agents.resume(id, setup=_setup(made, request) if made is not None else None)
+    agent = await agents.resume(
+        id,
+        # What the log says of requests is the parent's, if anything, until the child has made one of its own.
+        options=None if _has_asked(stored) else request.options.over(request.parent.options),
+        setup=_setup(made, request) if made is not None else None,
+    )
     return LocalRun(agents, agent, wait_quiet, is_structured=is_structured)
