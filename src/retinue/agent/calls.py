@@ -16,6 +16,7 @@ from retinue.errors import RetinueError, ToolFailure, error_record
 from retinue.model.content import Source, Text, ToolCall, ToolMessage, UserMessage
 from retinue.session.events import ErrorRecord, ToolReturned, ToolStart
 from retinue.session.folds import OpenStep
+from retinue.session.repair import missing_result
 from retinue.session.rows import Delivery
 from retinue.session.transaction import Transaction
 from retinue.tools.arguments import parse_arguments
@@ -191,16 +192,7 @@ def recover_calls(agent: Agent, turn: int, step: OpenStep) -> None:
             continue
         if index in step.started:
             unknown.append(call.call.name)
-            result = ToolResult.error(
-                "TOOL_OUTCOME_UNKNOWN",
-                "the process ended while this call ran; it may have had its effect, wholly, in part or not at all",
-            )
-        else:
-            result = ToolResult.error(
-                "TOOL_NOT_STARTED",
-                "the process ended before this call started; it had no effect, call it again if needed",
-            )
-        _add_result(tx, agent, call, result)
+        tx.append(agent.session, missing_result(turn, step, index))
     if unknown:
         names = ", ".join(unknown)
         id = MessageId(derived_id("recovery", agent.id, step.reply_seq))
