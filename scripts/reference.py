@@ -340,11 +340,10 @@ def _tool_codes() -> list[tuple[str, set[str]]]:
                     func=ast.Name(id="ToolFailure") | ast.Attribute(value=ast.Name(id="ToolResult"), attr="error"),
                     args=[ast.Constant(value=str(code)), *_],
                 ):
-                    parts = path.relative_to(package.parent).with_suffix("").parts
-                    parts = tuple(part for part in parts if part != "__init__")
-                    while parts[-1].startswith("_"):
-                        parts = parts[:-1]
-                    found.setdefault(code, set()).add(".".join(parts))
+                    # Folders alone: where in a layer a check stands is nobody's business.
+                    folders = path.relative_to(package.parent).parts[:3]
+                    where = folders[:2] if folders[1] != "plugins" else (*folders[:2], folders[2].removesuffix(".py"))
+                    found.setdefault(code, set()).add(".".join(where))
                 case _:
                     pass
     return sorted(found.items())
