@@ -60,18 +60,18 @@ async def run_calls(agent: Agent, run: Running, turn: int, step: OpenStep) -> No
     through `run`, and the rest is the caller's. Raises: the failure of the session, if a batch was refused.
     """
     calls = [_call(agent, turn, step, index) for index in step.missing]
+    asked = agent.environment.sessions.writer.submitted
     await run_in_order(
         calls,
         is_safe=lambda call: _is_safe(agent, call),
         is_pooled=lambda call: (tool := agent.tools.get(call.call.name)) is None or tool.pooled,
-        run=lambda call, ready: _run(agent, run, call, ready),
+        run=lambda call, ready: _run(agent, run, call, ready, asked=asked),
         width=agent.environment.width,
     )
 
 
 def _call(agent: Agent, turn: int, step: OpenStep, index: int) -> _Call:
-    assert step.reply is not None
-    call = step.reply.calls[index]
+    call = step.calls[index]
     context = ToolContext(
         caller=agent,
         key=CallKey(session_id=agent.id, seq=step.reply_seq, index=index),
@@ -94,7 +94,9 @@ def _is_safe(agent: Agent, call: _Call) -> bool:
         return False
 
 
-async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
+async def _run(agent: Agent, run: Running, call: _Call, ready: Ready, *, asked: int) -> None:
+    """`asked` counts the batches up to the one with the message that asked for the call."""
+    sessions = agent.environment.sessions
     has_begun = False
 
     async def before_body(tool: Tool) -> None:
@@ -111,10 +113,13 @@ async def _run(agent: Agent, run: Running, call: _Call, ready: Ready) -> None:
                 ),
             )
             tx.submit()
-        await agent.environment.sessions.writer.durable()
+            await sessions.writer.durable()
+        else:
+            # Its whole effect is rows, which are stored after the request for them, whatever else is under way.
+            await sessions.writer.committed(asked)
         agent.session.check()
         if tool.effect == "outside":
-            await agent.environment.sessions.confirm(agent.session.hold)
+            await sessions.confirm(agent.session.hold)
         ready()
         has_begun = True
 

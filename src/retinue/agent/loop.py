@@ -221,7 +221,7 @@ class _Turn:
     def rest_of_step(self, step: OpenStep) -> list[Payload]:
         """What a step needs to be closed after an abort or a failure."""
         payloads: list[Payload] = []
-        calls = step.reply.calls if step.reply is not None else ()
+        calls = step.calls
         if step.reply is None and self.assembler.has_content:
             payloads.append(self.reply(step, interrupted=True))
         for index in step.missing:

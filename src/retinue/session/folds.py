@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession
-from retinue.model.content import AssistantMessage, Message, ToolMessage, Usage, UserMessage
+from retinue.model.content import AssistantMessage, Message, ToolCall, ToolMessage, Usage, UserMessage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
@@ -86,6 +86,8 @@ class OpenStep(Struct):
     number: int
     reply: AssistantMessage | None = None
     reply_seq: int = -1
+    calls: tuple[ToolCall, ...] = ()
+    """Those of the reply."""
     started: set[int] = field(default_factory=set[int])
     """Indexes of calls whose outside body was about to run."""
     returned: set[int] = field(default_factory=set[int])
@@ -94,8 +96,7 @@ class OpenStep(Struct):
     @property
     def missing(self) -> tuple[int, ...]:
         """Indexes of calls without a result."""
-        calls = len(self.reply.calls) if self.reply else 0
-        return tuple(i for i in range(calls) if i not in self.returned)
+        return tuple([i for i in range(len(self.calls)) if i not in self.returned])
 
 
 class OpenTurn(Struct):
@@ -150,6 +151,7 @@ class Turns:
                 turn, step = self._step(event, data.turn, data.step)
                 step.reply = data.message
                 step.reply_seq = event.seq
+                step.calls = data.message.calls
                 turn.truncated = turn.truncated or data.finish == "length"
                 turn.refused = data.finish == "content-filter"
                 if data.usage is not None:
@@ -158,7 +160,7 @@ class Turns:
                 self._step(event, data.turn, data.step)[1].started.add(data.index)
             case ToolReturned():
                 turn, step = self._step(event, data.turn, data.step)
-                if data.index not in step.missing:
+                if data.index in step.returned or not 0 <= data.index < len(step.calls):
                     raise self._corrupt(event, f"a result for call {data.index}, which is not owed")
                 step.returned.add(data.index)
                 turn.concluded = turn.concluded or data.concludes
@@ -171,9 +173,9 @@ class Turns:
                 turn.concluded = False
             case StepEnd():
                 turn, step = self._step(event, data.turn, data.step)
-                if step.missing:
+                if len(step.returned) < len(step.calls):
                     raise self._corrupt(event, f"step {data.step} ends without the results of calls {step.missing}")
-                turn.owes_step = step.reply is not None and bool(step.reply.calls)
+                turn.owes_step = bool(step.calls)
                 turn.step = None
                 turn.resumed = 0
             case TurnStart():

@@ -142,13 +142,19 @@ class Writer:
         if self._queue:
             self._schedule()
 
-    async def committed(self) -> None:
-        """Everything submitted before this call has its outcome: it survives the process, or was refused.
+    @property
+    def submitted(self) -> int:
+        """How many batches were submitted so far: what to wait for, later, with `committed`."""
+        return self._submitted
 
-        Cancelling ends the wait and nothing else.
+    async def committed(self, upto: int | None = None) -> None:
+        """The first `upto` batches, or all that were submitted before this call, have their outcome.
+
+        A batch with an outcome survives the process, or was refused. Cancelling ends the wait and nothing else.
         """
-        if self._committed.reached < self._submitted:
-            await self._committed.wait(self._submitted)
+        goal = self._submitted if upto is None else upto
+        if self._committed.reached < goal:
+            await self._committed.wait(goal)
 
     async def durable(self) -> None:
         """Like `committed`; with durability `power` it also survives the machine.

@@ -59,19 +59,49 @@ REFUSALS = (RetinueError, apsw.ConstraintError, apsw.TooBigError, *VALUE_ERRORS)
 _message = msgspec.json.Decoder(UserMessage)
 
 
-class Applier:
-    """Applies batches. What it has looked up is true until the transaction ends or something is undone in it."""
+class _Growth:
+    """What one transaction adds to one log."""
 
-    __slots__ = ("_connection", "_cursor", "_fences", "_sessions")
+    __slots__ = ("activation", "count", "key", "op", "time", "turn")
+
+    def __init__(self, key: int, op: Append) -> None:
+        self.key = key
+        self.op = op
+        self.count = 0
+        self.time = 0
+        self.turn: int | None = None
+        self.activation: int | None = None
+
+    @property
+    def first(self) -> int:
+        return self.op.events[0].seq
+
+    def add(self, events: tuple[Event, ...]) -> None:
+        turn, activation = work_left(events)
+        self.count += len(events)
+        self.time = events[-1].time
+        self.turn = self.turn if turn is None else turn
+        self.activation = self.activation if activation is None else activation
+
+
+class Applier:
+    """Applies batches, then `finish`. What it has looked up is true until the transaction ends or a part is undone.
+
+    Events are collected and written together: the batches of a step share a transaction.
+    """
+
+    __slots__ = ("_connection", "_cursor", "_fences", "_growths", "_rows", "_sessions")
 
     def __init__(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
         self._connection = connection
         self._cursor = cursor
         self._sessions: dict[SessionId, tuple[int, str] | None] = {}
         self._fences: dict[str, int] = {}
+        self._growths: dict[int, _Growth] = {}
+        self._rows: list[Row] = []
 
     def apply(self, batch: Batch) -> Committed:
-        """The batch is written.
+        """The batch is written, but for events, which `finish` writes.
 
         Raises: LeaseLost, AlreadyExists, IdConflict, ClaimConflict or StoreFailure, with part of it written; TypeError
         and ValueError for values that cannot be stored; apsw errors.
@@ -82,6 +112,22 @@ class Applier:
         for op in batch.ops:
             self._apply(op, batch, result)
         return result
+
+    def finish(self) -> None:
+        """The events of all applied batches are written. Raises: StoreFailure for a gap in a log; apsw errors."""
+        for growth in self._growths.values():
+            values = (growth.key, growth.first, growth.count, growth.time)
+            if growth.turn is None and growth.activation is None:
+                run(self._cursor, SQL["extend_log"], values)
+            else:
+                run(self._cursor, SQL["extend_log_and_work"], (*values, growth.turn, growth.activation))
+            if self._connection.changes() != 1:
+                length = self._one("length", growth.key)
+                raise log_gap(growth.op, length and length[0])
+        if self._rows:
+            run_many(self._cursor, SQL["append_event"], self._rows)
+        self._growths.clear()
+        self._rows.clear()
 
     def _apply(self, op: Op, batch: Batch, result: Committed) -> None:
         match op:
@@ -106,6 +152,7 @@ class Applier:
                 if found is not None:
                     run(self._cursor, SQL["unpark_messages"], (found[0],))
             case Settle():
+                self.finish()  # what it asks about may end in this very transaction
                 if self._one("is_busy", self._guarded(op.session_id, batch), op.session_id) is not None:
                     raise not_quiet(op.session_id)
             case _:
@@ -156,17 +203,13 @@ class Applier:
             return
         key = self._guarded(op.session_id, batch)
         check_seqs(op.session_id, events)
-        first = events[0].seq
-        values = (key, first, len(events), events[-1].time)
-        work = work_left(events)
-        if work == (None, None):
-            run(self._cursor, SQL["extend_log"], values)
-        else:
-            run(self._cursor, SQL["extend_log_and_work"], (*values, *work))
-        if self._connection.changes() != 1:
-            length = self._one("length", key)
-            raise log_gap(op, length and length[0])
-        run_many(self._cursor, SQL["append_event"], self._event_rows(key, events))
+        growth = self._growths.get(key)
+        if growth is None:
+            growth = self._growths[key] = _Growth(key, op)
+        elif events[0].seq != growth.first + growth.count:
+            raise log_gap(op, growth.first + growth.count)
+        growth.add(events)
+        self._rows.extend(self._event_rows(key, events))
 
     def _event_rows(self, key: int, events: tuple[Event, ...]) -> Iterator[Row]:
         for event in events:
@@ -177,10 +220,10 @@ class Applier:
             yield key, event.seq, event.time, type_of(data), type(data) is Opaque, body, stored
 
     def _share(self, data: bytes) -> int:
-        cursor = self._connection.cursor()  # the other one is inside `executemany`
         hash = sha256(data).digest()
-        rows = run(cursor, SQL["find_body"], (hash,)) or run(cursor, SQL["add_body"], (hash, data))
-        return cast("int", rows[0][0])
+        row = self._one("find_body", hash) or self._one("add_body", hash, data)
+        assert row is not None
+        return cast("int", row[0])
 
     def _insert(self, op: Insert, result: Committed) -> None:
         delivery = op.delivery

@@ -107,6 +107,7 @@ class SqliteStore:
         run(self._cursor, "BEGIN IMMEDIATE")
         applier = Applier(self._connection, self._cursor)
         outcomes: list[Outcome] = [applier.apply(batch) for batch in batches]
+        applier.finish()
         run(self._cursor, "COMMIT")
         return outcomes
 
@@ -120,7 +121,10 @@ class SqliteStore:
         for batch in batches:
             run(self._cursor, "SAVEPOINT batch")
             try:
-                outcomes.append(Applier(self._connection, self._cursor).apply(batch))
+                applier = Applier(self._connection, self._cursor)
+                outcome = applier.apply(batch)
+                applier.finish()
+                outcomes.append(outcome)
             except REFUSALS as error:
                 run(self._cursor, "ROLLBACK TO batch")
                 outcomes.append(refusal(error))
