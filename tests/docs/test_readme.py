@@ -27,6 +27,9 @@ NOT_RUN = {
 }
 """Commands that are shown and not run, with the reason."""
 
+_SESSION = "session-5b1f"
+"""Stands in the README for the id of the newest session."""
+
 _STANDS_FOR = {"./scripts/demo": "retinue demo"}
 """What is run for a command that would set up the checkout once more."""
 
@@ -111,15 +114,26 @@ class _Terminal:
         return self._with_id(re.sub(r"^\^C\n", "", command.shown, flags=re.MULTILINE)), came
 
     def _with_id(self, text: str) -> str:
-        """The id of the README stands for that of the newest session."""
-        return text.replace("session-5b1f", self._latest[: len("session-5b1f")])
+        return text.replace(_SESSION, self._latest[: len(_SESSION)])
 
 
+def _sittings() -> list[list[Block]]:
+    """Console blocks by what they share: those that speak of the same session follow one another."""
+    sittings: list[list[Block]] = []
+    for block in _of("console"):
+        if _SESSION in block.text and sittings and _SESSION in sittings[-1][-1].text:
+            sittings[-1].append(block)
+        else:
+            sittings.append([block])
+    return sittings
+
+
+@pytest.mark.parametrize("sitting", _sittings(), ids=lambda sitting: str(sitting[0]))
 def test_every_command_shows_what_the_page_shows(
-    folder: Path, newcomer: dict[str, str], server: ScriptedServer
+    sitting: list[Block], folder: Path, newcomer: dict[str, str], server: ScriptedServer
 ) -> None:
     terminal = _Terminal(folder, newcomer, server)
-    for block in _of("console"):
+    for block in sitting:
         for command in commands(block):
             if command.words not in NOT_RUN:
                 shown, came = terminal.run(command)
