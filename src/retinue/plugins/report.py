@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from msgspec import Struct
@@ -33,8 +33,8 @@ async def plugin(host: Host, config: ReportConfig) -> AsyncGenerator[None]:
     """Every later activation of a continuable child can report. Raises: MissingSeam without delegation."""
     continuations = host.require(CONTINUATIONS, needed_by="report")
 
-    async def install(agent: Agent, made: Descriptor) -> None:
-        await install_report(
+    async def install(agent: Agent, made: Descriptor) -> Callable[[], None]:
+        return await install_report(
             host, continuations, agent, made, delivery=config.report_delivery, per_turn=config.max_per_turn
         )
 

@@ -17,6 +17,7 @@ from retinue.errors import CorruptSession, UnknownEvent
 from retinue.model.content import AssistantMessage, ToolMessage, Usage, UserMessage
 
 __all__ = [
+    "DESCRIPTOR_VERSION",
     "EVENT_TYPES",
     "ActivationEnd",
     "ActivationStart",
@@ -187,10 +188,14 @@ class ToolFilter(_Data, frozen=True):
     deny: tuple[str, ...] | None = None
 
 
+DESCRIPTOR_VERSION = 2
+"""Of the descriptors that this version writes and can build children from."""
+
+
 class Descriptor(_Data, frozen=True, kw_only=True):
     """`subagent/descriptor`: what a child was made from, enough to build it again. Source: behaviour SS-31."""
 
-    version: int = 2
+    version: int = DESCRIPTOR_VERSION
     mode: Literal["one-shot", "continuable"]
     provider: str
     label: str | None = None
@@ -216,6 +221,8 @@ class ActivationEnd(_Data, frozen=True, kw_only=True):
     usage: Usage | None = None
     parked: int = 0
     """Messages that wait for somebody to resume the child."""
+    undelivered: bool = False
+    """The parent's session does not exist any more, so nobody was told."""
 
 
 class TaskStarted(_Data, frozen=True, kw_only=True):
@@ -334,7 +341,25 @@ def decode_event(session_id: str, seq: int, time: int, type_name: str, data: byt
     try:
         return Event(seq, time, Opaque(type_name, decode(data)) if decoder is None else decoder.decode(data))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        foreign = _foreign_descriptor(data) if type_name == "subagent/descriptor" else None
+        if foreign is not None:
+            return Event(seq, time, foreign)
         raise CorruptSession(f"session {session_id!r}: event {seq} ({type_name}) cannot be decoded: {error}") from error
+
+
+class _Versioned(Struct, frozen=True):
+    version: int = 0
+
+
+def _foreign_descriptor(data: bytes) -> Descriptor | None:
+    """A descriptor of another version is no error: all that is known of it is that version. Source: SS-32."""
+    try:
+        found = msgspec.json.decode(data, type=_Versioned)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if found.version == DESCRIPTOR_VERSION:
+        return None
+    return Descriptor(version=found.version, mode="continuable", provider="")
 
 
 def event_object(event: Event) -> JSONObject:

@@ -86,7 +86,8 @@ def tree_violations(records: Iterable[SessionRecord]) -> list[tuple[SessionId, V
     for record in known.values():
         for row in record.rows:
             source = row.delivery.message.source
-            if source.kind == "subagent-settled" and source.sender_session_id not in known:
+            sender = source.sender_session_id
+            if source.kind == "subagent-settled" and sender is not None and sender not in known:
                 text = f"message {row.delivery.id!r} settles a child that does not exist"
                 found.append((record.header.id, Violation(None, "settlement-has-child", text)))
     return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Annotated, Literal, TypeAlias
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import MessageId, derived_id
-from retinue.errors import ActivationClosing, ParentUnavailable, Unauthorized
+from retinue.errors import ParentUnavailable, Unauthorized
 from retinue.host.host import Host
 from retinue.prompt.sections import Section
 from retinue.session.events import Descriptor
@@ -47,14 +48,17 @@ async def install_report(
     *,
     delivery: ReportDelivery,
     per_turn: int,
-) -> None:
-    """The child has the tool and the section; both end with it, and a failure to add one takes the other back."""
+) -> Callable[[], None]:
+    """The child has the tool and the section; a failure to add one takes the other back.
+
+    The result takes both back, and tries both before it raises.
+    """
     with ExitStack() as stack:
         stack.enter_context(agent.prompt.add(Section(name="tool:report", order=REPORT_ORDER, text=_SECTION)))
         stack.enter_context(
             agent.tools.add(_report_tool(host, continuations, agent, made, delivery=delivery, per_turn=per_turn))
         )
-        agent.scope.push(stack.pop_all())
+        return stack.pop_all().close
 
 
 def _report_tool(
@@ -73,8 +77,7 @@ def _report_tool(
         """Send a message to the parent."""
         if ctx.caller is not child or continuations.resident(child.id) is not child:
             raise Unauthorized("only the child itself, while it is resident, may report")
-        if child.is_closing:
-            raise ActivationClosing(f"agent {child.id!r} is being disposed and cannot report any more")
+        continuations.check_open(child, "nothing is reported any more")
         parent = child.session.header.parent_session
         if parent is None or await host.sessions.store.summary(parent) is None:
             raise ParentUnavailable("the agent that started you does not exist any more; nobody would read the report")
@@ -94,6 +97,8 @@ def _report_tool(
                     accepted_at=host.clock.now_ms(),
                 )
             )
+            if not is_quiet:
+                continuations.wake_parent(child)
 
         note = " It is read with the next step; further reports of this turn wake nobody." if count > per_turn else ""
         return ToolResult(

@@ -28,8 +28,8 @@ class Resident:
 
     agent: Agent
 
-    def __init__(self, *, parent_id: SessionId, ancestry: tuple[SessionId, ...], descriptor: Descriptor) -> None:
-        self.parent_id = parent_id
+    def __init__(self, *, id: SessionId, ancestry: tuple[SessionId, ...], descriptor: Descriptor) -> None:
+        self.id = id
         self.ancestry = ancestry
         """Everyone above, nearest first, as recorded when it became resident."""
         self.descriptor = descriptor
@@ -39,13 +39,28 @@ class Resident:
         """Set once the activation is settled."""
         self.is_unsettled = False
         """It could not be settled in this process; recovery will."""
+        self.is_released = False
+        """It shall end: its children first, then itself, whatever is pending."""
+        self.is_closing = False
+        """Its own supervisor takes its agent down, to settle it or to build it again."""
+        self.obstacle: Exception | None = None
+        """Why it cannot be built, if it cannot."""
+        self.failures: list[Exception] = []
+        """What failed when it and released children of its own were taken down."""
         self.dropped_at = -1
         """Length of the log when accepted work was last withdrawn unrun."""
+        self._refusals = 0
+        self._refused_at = -1
+
+    @property
+    def parent_id(self) -> SessionId:
+        """Its direct parent."""
+        return self.ancestry[0]
 
     @property
     def run_id(self) -> str:
         """The same for the same activation, also after a crash."""
-        return derived_id("run", self.agent.id, self.epoch)
+        return derived_id("run", self.id, self.epoch)
 
     @property
     def is_over(self) -> bool:
@@ -60,6 +75,12 @@ class Resident:
     def dropped_after(self, events: Sequence[Event]) -> bool:
         """Accepted work was withdrawn unrun after the last turn that accounts for work. Source: behaviour IN-44."""
         return self.dropped_at > accounting_end_seq(events)
+
+    def refused(self, length: int) -> int:
+        """Its settlement was refused while `length` events were stored; how often, since the log last grew."""
+        self._refusals = self._refusals + 1 if length == self._refused_at else 1
+        self._refused_at = length
+        return self._refusals
 
 
 class Keyed:
