@@ -35,6 +35,7 @@ from retinue.session.transaction import Transaction
 from retinue.subagent.activation import standing
 from retinue.subagent.child import child_depth, child_id, creation, describe, prompt_id
 from retinue.subagent.contributions import ChildSetup, Contributions
+from retinue.subagent.dead_runs import close_dead_runs
 from retinue.subagent.provider import Providers, RunRequest
 from retinue.subagent.resident import Accepted, Keyed, Resident
 from retinue.subagent.roster import Roster
@@ -275,7 +276,8 @@ class Continuations:
     async def recover(self, root: Agent) -> None:
         """Every continuable child of the tree that owes work is resident again, parents before children.
 
-        A child that cannot be read or built keeps nobody else from coming back.
+        A child that cannot be read or built keeps nobody else from coming back. One-shot children that nobody waits
+        for any more are closed.
         """
         store = self._host.sessions.store
         owing = [id for id in await store.owing(root.session.root) if id != root.id]
@@ -285,6 +287,7 @@ class Continuations:
             for id in sorted(owing, key=lambda id: len(ancestries[id]))
             if ancestries[id] and self._roster.parent_of(id) is None
         ]
+        await close_dead_runs(self._host, root.session.root)
         for arrival in arrivals:
             await arrival.is_over.wait()
 
