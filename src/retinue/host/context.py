@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -26,6 +27,7 @@ from retinue.session.folds import CONTEXT_PLUGIN
 
 __all__ = ["Contribution", "ContributionText", "RuntimeContext"]
 
+_ORDER = attrgetter("order")
 _LEAD = "[context] This holds for you from now on. It replaces every earlier message of this kind."
 _NOTHING = "[context] What earlier messages of this kind said does not hold any more."
 
@@ -50,7 +52,7 @@ class Contribution(Struct, frozen=True, kw_only=True):
 
 
 class RuntimeContext:
-    """The contributions of one host, for all agents or for one. Without any, a step costs one comparison more."""
+    """The contributions of one host, for all agents or for one. With nothing to say, a step costs a few µs more."""
 
     def __init__(self, chains: Chains) -> None:
         """It wraps `pre_step` of `chains`. Make it before other layers, so that it has the last word on the input."""
@@ -74,7 +76,10 @@ class RuntimeContext:
 
         Raises: PromptError if a part cannot be rendered.
         """
-        parts = self._scopes.get(agent, self._shared).view.values()
+        layer = self._scopes.get(agent, self._shared) if self._scopes else self._shared
+        parts = layer.view.values()
+        if not parts:
+            return ""
         texts = [text for part in _ordered(parts) if (text := _text(part, agent))]
         return "\n\n".join((_LEAD, *texts)) if texts else ""
 
@@ -96,7 +101,7 @@ def _is_owed(agent: Agent) -> bool:
 
 
 def _ordered(parts: Iterable[Contribution]) -> list[Contribution]:
-    return sorted(parts, key=lambda part: part.order)
+    return sorted(parts, key=_ORDER)
 
 
 def _text(part: Contribution, agent: Agent) -> str:
