@@ -76,6 +76,9 @@ class Sessions:
 
     async def hold(self, root: SessionId) -> Hold:
         """This process's hold on the tree, taken now if it has none. Raises: SessionHeld."""
+        hold = self._holds.get(root)
+        if hold is not None and hold.is_valid:
+            return hold  # without the lock, in which a thousand siblings would stand in line
         lock = self._acquiring.setdefault(root, anyio.Lock())
         async with lock:
             hold = self._holds.get(root)

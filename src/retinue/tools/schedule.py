@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import anyio
-from anyio.abc import TaskStatus
 
 __all__ = ["Ready", "run_in_order"]
 
@@ -52,39 +51,67 @@ async def _overlap(
     run: Callable[[C, Ready], Awaitable[None]],
     width: int,
 ) -> int:
-    pool = anyio.Semaphore(width)
+    """The calls from `at` on, which is safe, ran up to the next exclusive one; the answer is where that stands.
+
+    All are tasks from the first moment, so those whose policy need not wait begin in one round of the loop.
+    """
+    pool = anyio.Semaphore(width, fast_acquire=True)
+    line = _Line(at)
+    end = len(calls)
     failures: list[Exception] = []
 
-    async def one(call: C, *, task_status: TaskStatus[None]) -> None:
-        is_ready = False
-
-        def ready() -> None:
-            nonlocal is_ready
-            if not is_ready:
-                is_ready = True
-                task_status.started()
-
+    async def one(index: int) -> None:
+        nonlocal end
+        call = calls[index]
+        holds_place = False
         try:
-            await run(call, ready)
+            await line.turn(index)
+            if is_pooled(call):
+                await pool.acquire()
+                holds_place = True
+            if failures or index >= end:
+                return
+            if is_safe(call):
+                await run(call, lambda: line.pass_on(index))
+            else:
+                end = index
         except Exception as error:
             failures.append(error)
         finally:
-            if is_pooled(call):
+            if holds_place:
                 pool.release()
-            ready()
+            line.pass_on(index)
 
     async with anyio.create_task_group() as group:
-        while at < len(calls) and not failures and is_safe(calls[at]):
-            if is_pooled(calls[at]):
-                await pool.acquire()
-                if failures or not is_safe(calls[at]):
-                    pool.release()
-                    break
-            await group.start(one, calls[at])
-            at += 1
+        for index in range(at, len(calls)):
+            group.start_soon(one, index)
     if failures:
         raise failures[0]
-    return at
+    return end
+
+
+class _Line:
+    """Calls that wait for their turn to start, by their index."""
+
+    __slots__ = ("_next", "_waiting")
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self._waiting: dict[int, anyio.Event] = {}
+
+    async def turn(self, index: int) -> None:
+        """The one before has passed on."""
+        if self._next < index:
+            self._waiting[index] = anyio.Event()
+            await self._waiting[index].wait()
+
+    def pass_on(self, index: int) -> None:
+        """It is the next one's turn, if it was still that of `index`."""
+        if self._next == index:
+            self._next = index + 1
+            waiting = self._waiting.pop(self._next, None)
+            if waiting is not None:
+                waiting.set()
 
 
 def _nothing() -> None:
