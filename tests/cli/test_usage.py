@@ -1,5 +1,6 @@
 """What is wrong with a command line or a configuration is said in one line, with what to do."""
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -70,7 +71,7 @@ def test_a_wrong_configuration_says_which_part(retinue: Retinue, arguments: tupl
 
 
 def test_streams_that_the_caller_closed_are_no_reason_to_fail(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m retinue --home {tmp_path} sessions"
+    command = f"{shlex.quote(sys.executable)} -m retinue --home {shlex.quote(str(tmp_path))} sessions"
     assert subprocess.run(f"{command} >&- 2>&-", shell=True, check=False).returncode == 0
     done = subprocess.run(f"{command[:-8]} run x 2>&-", shell=True, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,6 +1,7 @@
 """Looking at a home: from the store alone, for people and for scripts."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -107,7 +108,7 @@ def test_looking_loads_no_model_client_and_takes_no_lease(lived: Lived, argument
 
 def test_a_reader_that_leaves_is_no_failure_to_tell(lived: Lived) -> None:
     done = subprocess.run(
-        f"{sys.executable} -m retinue log {lived.root} --json --home {lived.home} | head -c 10 >/dev/null",
+        f"{shlex.quote(sys.executable)} -m retinue log {lived.root} --json --home {shlex.quote(str(lived.home))} | head -c 10 >/dev/null",
         shell=True,
         capture_output=True,
         text=True,

@@ -89,14 +89,9 @@ CASES: dict[str, tuple[list[dict[str, Any]], str]] = {
 """For each example the conversations of its model, and what it prints."""
 
 
-_STREAMING_IS_LATE = pytest.mark.xfail(
-    strict=False, reason="Run listens when it is iterated, after the first request decided that nobody listens"
-)
-
-
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=_STREAMING_IS_LATE) if name == "run_and_stream" else name for name in sorted(CASES)],
+    sorted(CASES),
 )
 def test_the_example_runs(name: str, tmp_path: Path, variables: dict[str, str]) -> None:
     sessions, shown = CASES[name]

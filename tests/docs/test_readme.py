@@ -146,14 +146,10 @@ _PRINTS = {
 }
 """What a block of code prints, by words that are in it."""
 
-_STREAMING_IS_LATE = pytest.mark.xfail(
-    strict=False, reason="Run listens when it is iterated, after the first request decided that nobody listens"
-)
-
 
 @pytest.mark.parametrize(
     "block",
-    [pytest.param(b, marks=_STREAMING_IS_LATE) if "async for text" in b.text else b for b in _of("python")],
+    _of("python"),
     ids=str,
 )
 def test_the_code_runs(

@@ -90,7 +90,9 @@ def test_every_path_that_the_page_names_exists() -> None:
     text = ARCHITECTURE.read_text(encoding="utf-8")
     named = {*_paths_in_text(text), *_paths_in_trees(text)}
 
-    assert any(path.endswith("agent/loop.py") for path in named), "the page must name the loop; if it does, the search for paths is broken"
+    assert any(path.endswith("agent/loop.py") for path in named), (
+        "the page must name the loop; if it does, the search for paths is broken"
+    )
     assert [name for name in sorted(named) if not _exists(name)] == []
 
 

@@ -174,11 +174,11 @@ async def _send(attempt: Attempt) -> None:
 
 
 def _sink(agent: Agent, turn: int, step: int, number: int, assembler: Assembler) -> Sink:
-    if not agent.bus.wants(ChunkArrived):
-        return assembler.feed
+    bus, feed = agent.bus, assembler.feed
 
     def sink(chunk: Chunk) -> None:
-        assembler.feed(chunk)
-        agent.bus.publish(ChunkArrived(agent, turn, step, number, chunk))
+        feed(chunk)
+        if bus.wants(ChunkArrived):  # asked for each chunk: who begins to watch in the middle sees the rest
+            bus.publish(ChunkArrived(agent, turn, step, number, chunk))
 
     return sink
