@@ -1,8 +1,8 @@
 """Children in any order of events, against the promises of delegation: one activation at a time, one notice for each,
 reports first, children before parents, nothing stranded, and every log legal. Restarts of the host included.
 
-Each example is a list of actions. Between two of them everything runs as far as it can, or a few turns of the event loop
-only, so that actions fall into the middle of things. `RETINUE_LONG=1` makes it search for minutes.
+Each example is a list of actions. Between two of them everything runs as far as it can, or a few turns of the event
+loop only, so that actions fall into the middle of things. `RETINUE_LONG=1` makes it search for minutes.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ actions = st.one_of(
     max_examples=2000 if IS_LONG else 60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
-@given(st.lists(actions, max_size=40 if IS_LONG else 25), st.lists(st.sampled_from(REPLIES), max_size=30), st.booleans())
+@given(
+    st.lists(actions, max_size=40 if IS_LONG else 25), st.lists(st.sampled_from(REPLIES), max_size=30), st.booleans()
+)
 def test_children_keep_their_promises_in_any_order_of_events(
     todo: list[Action], replies: list[str], is_sqlite: bool
 ) -> None:

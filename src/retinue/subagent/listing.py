@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+import anyio
 from msgspec import Struct
 
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession, RetinueError
 from retinue.host.host import Host
+from retinue.session.events import DESCRIPTOR_VERSION
 from retinue.session.folds import descriptor
 from retinue.session.store import SessionSummary
 from retinue.subagent.continuation import Continuations
 
-__all__ = ["ChildEntry", "Diagnostic", "Entry", "list_children", "render_entries"]
+__all__ = ["COLD_READS", "ChildEntry", "Diagnostic", "Entry", "list_children", "render_entries"]
 
 
 class ChildEntry(Struct, frozen=True, kw_only=True):
@@ -39,6 +41,9 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
 
 Entry: TypeAlias = ChildEntry | Diagnostic
 
+COLD_READS = 4
+"""Stored logs that are read at the same time. Source: behaviour LA-12."""
+
 
 async def list_children(
     host: Host, continuations: Continuations, caller: SessionId, *, scope: Literal["children", "descendants"]
@@ -47,7 +52,7 @@ async def list_children(
 
     One bad child never fails the listing. Raises: StoreFailure if the store cannot be enumerated.
     """
-    entries: list[Entry] = []
+    found: list[tuple[SessionSummary, int]] = []
     seen: set[SessionId] = {caller}
     todo = [(summary, 1) for summary in reversed(await host.sessions.store.children(caller))]
     while todo:
@@ -57,26 +62,42 @@ async def list_children(
             continue
         seen.add(id)
         if summary.header.origin == "subagent":
-            entry = await _entry(host, continuations, summary, depth)
-            if entry is not None:
-                entries.append(entry)
+            found.append((summary, depth))
         if scope == "descendants":
             todo.extend((below, depth + 1) for below in reversed(await host.sessions.store.children(id)))
-    return entries
+    return await _entries(host, continuations, found)
+
+
+async def _entries(host: Host, continuations: Continuations, found: list[tuple[SessionSummary, int]]) -> list[Entry]:
+    """What is shown of each, in the same order; a bounded number of logs is read at once."""
+    entries: list[Entry | None] = [None] * len(found)
+    readers = anyio.CapacityLimiter(COLD_READS)
+
+    async def look(at: int) -> None:
+        async with readers:
+            entries[at] = await _entry(host, continuations, *found[at])
+
+    async with anyio.create_task_group() as group:
+        for at in range(len(found)):
+            group.start_soon(look, at)
+    return [entry for entry in entries if entry is not None]
 
 
 async def _entry(host: Host, continuations: Continuations, summary: SessionSummary, depth: int) -> Entry | None:
     id, parent = summary.header.id, summary.header.parent_session
     assert parent is not None
     live = host.sessions.live(id)
-    try:
-        events = live.events if live is not None else (await host.sessions.store.read(id)).events
-    except CorruptSession:
-        return Diagnostic(id=id, reason="corrupt", parent=parent, depth=depth)
-    except RetinueError:
-        return Diagnostic(id=id, reason="unavailable", parent=parent, depth=depth)
-    made = descriptor(summary.header, events)
-    if made is None or made.version != 2:
+    header, events = summary.header, live.events if live is not None else []
+    if live is None:
+        try:
+            stored = await host.sessions.store.read(id)
+        except CorruptSession:
+            return Diagnostic(id=id, reason="corrupt", parent=parent, depth=depth)
+        except RetinueError:
+            return Diagnostic(id=id, reason="unavailable", parent=parent, depth=depth)
+        header, events = stored.header, stored.events
+    made = descriptor(header, events)
+    if header != summary.header or made is None or made.version != DESCRIPTOR_VERSION:
         return None if live is not None else Diagnostic(id=id, reason="corrupt", parent=parent, depth=depth)
     if made.mode != "continuable":
         return None
