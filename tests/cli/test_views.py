@@ -107,8 +107,9 @@ def test_looking_loads_no_model_client_and_takes_no_lease(lived: Lived, argument
 
 
 def test_a_reader_that_leaves_is_no_failure_to_tell(lived: Lived) -> None:
+    command = shlex.join([sys.executable, "-m", "retinue", "log", lived.root, "--json", "--home", str(lived.home)])
     done = subprocess.run(
-        f"{shlex.quote(sys.executable)} -m retinue log {lived.root} --json --home {shlex.quote(str(lived.home))} | head -c 10 >/dev/null",
+        f"{command} | head -c 10 >/dev/null",
         shell=True,
         capture_output=True,
         text=True,

@@ -18,10 +18,8 @@ from retinue.errors import (
 __all__ = ["described", "exit_code", "report", "say"]
 
 _USAGE = (BadInput, NotFound, AlreadyExists, IdConflict)
-_HINT = (
-    "; set --model or RETINUE_MODEL, and the key of its provider, such as DEEPSEEK_API_KEY; "
-    "to see delegation at work without a key: retinue demo"
-)
+_HOW = "; set --model or RETINUE_MODEL, and the key of its provider, such as DEEPSEEK_API_KEY"
+_DEMO = "; to see delegation at work without a key: retinue demo"
 
 
 def exit_code(error: Exception) -> int:
@@ -32,7 +30,9 @@ def exit_code(error: Exception) -> int:
 def described(error: Exception) -> tuple[str, str]:
     """The (code, message) that people read."""
     code, message = error_record(error)
-    return code, message + _HINT if isinstance(error, ModelNotConfigured) else message
+    if isinstance(error, ModelNotConfigured):
+        message += _DEMO if "needs a key" in message else _HOW + _DEMO
+    return code, message
 
 
 def say(code: str, message: str) -> None:
