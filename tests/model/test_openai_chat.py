@@ -459,4 +459,4 @@ def test_bodies_are_the_same_for_the_same_request() -> None:
     transcript.extend([UserMessage(MessageId("m"), (Text("a"),))])
     request = ModelRequest(model="m", system="s", tools=(), transcript=transcript, options={"seed": 1})
     assert client.encode(request) == client.encode(request)
-    assert json.loads(client.encode(request))["seed"] == 1
+    assert json.loads(b"".join(client.encode(request)))["seed"] == 1

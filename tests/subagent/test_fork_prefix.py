@@ -29,7 +29,7 @@ def _body(seen: SeenRequest, messages: int | None = None) -> bytes:
         max_tokens=seen.max_tokens,
         options=seen.options,
     )
-    return client.encode(made)
+    return b"".join(client.encode(made))
 
 
 def _tail(body: bytes) -> bytes:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from retinue.agent.headers import Headers
 from retinue.base.bus import Bus
 from retinue.base.chain import Chain
 from retinue.base.json import JSONObject
 from retinue.model.chunks import Sink
-from retinue.model.client import ModelClient, ModelRequest
+from retinue.model.client import Body, ModelClient, ModelRequest
 from retinue.model.content import UserMessage
 from retinue.model.retry import RetryPolicy
 from retinue.prompt.sections import PromptRegistry
@@ -85,7 +86,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     agent: Agent
     client: ModelClient
     request: ModelRequest
-    body: bytes
+    body: Body
     sink: Sink
     number: int
     """From 1 within a step."""
@@ -137,6 +138,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     chains: Chains = field(default_factory=Chains)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     finish: Finish = _as_it_is
+    headers: Headers = field(default_factory=Headers)
     width: int = 10
     """Bodies of one step that overlap. Source: behaviour TD-03."""
     options: AgentOptions = AgentOptions()

@@ -8,13 +8,12 @@ from msgspec import Struct
 
 from retinue.agent.environment import Attempt
 from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
-from retinue.base.json import JSON
 from retinue.errors import ModelError, ModelNotConfigured
 from retinue.model.assemble import Assembler
 from retinue.model.chunks import Chunk, Sink
-from retinue.model.client import ModelClient, ModelRequest, ToolSpec, Transcript
+from retinue.model.client import Body, ModelClient, ModelRequest, ToolSpec, Transcript
 from retinue.prompt.assembly import AssemblyContext, assemble
-from retinue.session.events import Payload, RequestContext, RequestHeader, RequestHeaderChange
+from retinue.session.events import Payload, RequestContext, RequestHeaderChange
 
 if TYPE_CHECKING:
     from retinue.agent.agent import Agent
@@ -61,15 +60,7 @@ class Conversation:
         if self._header is not None and header[1] is self._header[1] and header == self._header:
             return None
         self._header = header
-        config: dict[str, JSON] = {"model": request.model}
-        if request.max_tokens is not None:
-            config["max_tokens"] = request.max_tokens
-        config |= request.options
-        logged = RequestHeader(
-            config=config,
-            system=request.system or None,
-            tools=tuple(_tool_object(spec) for spec in request.tools) or None,
-        )
+        logged = agent.environment.headers.of(request)
         last = agent.session.turns.header
         if not self._logged_header:
             self._logged_header = True
@@ -77,14 +68,10 @@ class Conversation:
         return None if logged == last else RequestHeaderChange(logged, "change")
 
 
-def _tool_object(spec: ToolSpec) -> dict[str, JSON]:
-    return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-
-
 class _Prepared(Struct, frozen=True):
     client: ModelClient
     request: ModelRequest
-    body: bytes
+    body: Body
 
 
 def _prepare(agent: Agent) -> _Prepared:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from msgspec import Struct, field
 
@@ -16,7 +16,7 @@ from retinue.base.json import JSONObject
 from retinue.model.chunks import Sink
 from retinue.model.content import Message
 
-__all__ = ["ModelClient", "ModelRequest", "ToolSpec", "Transcript"]
+__all__ = ["Body", "ModelClient", "ModelRequest", "ToolSpec", "Transcript"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,10 @@ class Transcript(Protocol):
     def extend(self, messages: Sequence[Message]) -> None:
         """`messages` are part of the conversation, after all earlier ones. Cost grows with `messages` alone."""
         ...
+
+
+Body: TypeAlias = tuple[bytes, ...]
+"""What is sent, in pieces. Equal pieces, such as the tools of a thousand children, are one object."""
 
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
@@ -68,11 +72,11 @@ class ModelClient(Protocol):
         """A new empty conversation in this client's wire form."""
         ...
 
-    def encode(self, request: ModelRequest) -> bytes:
+    def encode(self, request: ModelRequest) -> Body:
         """The body to send: a pure function of the request, so that it can be rebuilt and compared later."""
         ...
 
-    async def stream(self, request: ModelRequest, body: bytes, sink: Sink) -> None:
+    async def stream(self, request: ModelRequest, body: Body, sink: Sink) -> None:
         """Every chunk of one attempt went to `sink`, the last of them a `Finish`.
 
         Raises: ModelError, also for a stream that ends without a finish reason or stays silent too long. Cancelling

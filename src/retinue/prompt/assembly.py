@@ -41,7 +41,13 @@ def assemble(registry: PromptRegistry, context: AssemblyContext) -> str:
                 )
             whole = (section.name, text)
         texts.append(text)
-    return "\n\n".join(texts) if whole is None else whole[1]
+    return _joined(tuple(texts)) if whole is None else whole[1]
+
+
+@lru_cache(maxsize=256)
+def _joined(texts: tuple[str, ...]) -> str:
+    """One object for equal prompts, so that a thousand children share theirs."""
+    return "\n\n".join(texts)
 
 
 def render(text: str, context: AssemblyContext) -> str:

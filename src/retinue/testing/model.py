@@ -17,7 +17,7 @@ from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject, encode
 from retinue.errors import ModelError
 from retinue.model.chunks import CallDelta, CallStart, Finish, ReasoningDelta, Sink, TextDelta, Used
-from retinue.model.client import ModelRequest, Transcript
+from retinue.model.client import Body, ModelRequest, Transcript
 from retinue.model.content import Message
 from retinue.testing.keys import Key, Script, prompt
 from retinue.testing.request import SeenRequest
@@ -127,7 +127,7 @@ class ScriptedModel:
         """See ModelClient."""
         return ScriptedTranscript()
 
-    def encode(self, request: ModelRequest) -> bytes:
+    def encode(self, request: ModelRequest) -> Body:
         """The whole request as canonical JSON: equal requests, and no others, have equal bytes."""
         assert isinstance(request.transcript, ScriptedTranscript)
         head: JSONObject = {
@@ -139,9 +139,9 @@ class ScriptedModel:
                 {"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools
             ],
         }
-        return b'{"messages":[' + b",".join(request.transcript.encoded) + b"]," + encode(head)[1:]
+        return (b'{"messages":[' + b",".join(request.transcript.encoded) + b"]," + encode(head)[1:],)
 
-    async def stream(self, request: ModelRequest, body: bytes, sink: Sink) -> None:
+    async def stream(self, request: ModelRequest, body: Body, sink: Sink) -> None:
         """See ModelClient. An unexpected request fails with kind `bad-request`."""
         seen = self._see(request, body)
         try:
@@ -165,7 +165,7 @@ class ScriptedModel:
 
     # Playing
 
-    def _see(self, request: ModelRequest, body: bytes) -> SeenRequest:
+    def _see(self, request: ModelRequest, body: Body) -> SeenRequest:
         assert isinstance(request.transcript, ScriptedTranscript)
         talk = self._talks.setdefault(request.session_id, _Talk())
         before = talk.requests[-1] if talk.requests else None

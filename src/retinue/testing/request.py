@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
-from retinue.model.client import ToolSpec
+from retinue.model.client import Body, ToolSpec
 from retinue.model.content import AssistantMessage, Message, ToolMessage, UserMessage, text_of
 
 __all__ = ["RequestState", "SeenRequest"]
@@ -32,7 +32,7 @@ class SeenRequest:
     tools: tuple[ToolSpec, ...]
     max_tokens: int | None
     options: JSONObject
-    body: bytes
+    body: Body
     state: RequestState = "running"
     log: Sequence[Message] = field(repr=False)
     """The transcript that the request came with; it grows. Use `messages`."""

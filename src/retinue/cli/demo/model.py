@@ -14,7 +14,7 @@ import anyio
 from retinue.base.json import JSONObject, encode
 from retinue.cli.demo.roles import Heard, Reply, play
 from retinue.model.chunks import CallDelta, CallStart, Chunk, Finish, Sink, TextDelta, Used
-from retinue.model.client import ModelRequest
+from retinue.model.client import Body, ModelRequest
 from retinue.model.content import AssistantMessage, Message, ToolMessage, Usage, UserMessage, text_of
 
 __all__ = ["DemoModel"]
@@ -48,11 +48,11 @@ class DemoModel:
         """A new empty conversation."""
         return _Transcript()
 
-    def encode(self, request: ModelRequest) -> bytes:
+    def encode(self, request: ModelRequest) -> Body:
         """What a server would be sent, so that its size says something."""
-        return encode(cast(_Transcript, request.transcript).messages)
+        return (encode(cast(_Transcript, request.transcript).messages),)
 
-    async def stream(self, request: ModelRequest, body: bytes, sink: Sink) -> None:
+    async def stream(self, request: ModelRequest, body: Body, sink: Sink) -> None:
         """The reply of the rule for this conversation, in pieces."""
         reply = play(_heard(cast(_Transcript, request.transcript).messages))
         await anyio.sleep(self._pause_s)
@@ -60,7 +60,7 @@ class DemoModel:
             sink(chunk)
             await anyio.sleep(self._pause_s / 40)
         said = len(reply.text) + sum(len(encode(arguments)) for _, arguments in reply.calls)
-        sink(Used(Usage(input_tokens=len(body) // 4, output_tokens=said // 4 + 1, requests=1)))
+        sink(Used(Usage(input_tokens=sum(map(len, body)) // 4, output_tokens=said // 4 + 1, requests=1)))
         sink(Finish("tool-calls" if reply.calls else "stop"))
 
     async def aclose(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import SplitResult
 
 import aiohttp
@@ -33,21 +33,31 @@ def loop_clock() -> Callable[[], float]:
     return asyncio.get_running_loop().time
 
 
-class Body(aiohttp.BytesPayload):
-    """Bytes of any size, written in slices so that a large one neither blocks the loop nor warns about it."""
+class Body(aiohttp.Payload):
+    """Pieces of bytes of any size. Small ones are joined when they are written; large ones go out in slices.
 
-    def __init__(self, value: bytes) -> None:
-        aiohttp.Payload.__init__(self, value, content_type="application/json")
-        self._size = len(value)
+    A slice neither blocks the loop nor makes aiohttp warn about it.
+    """
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        super().__init__(pieces, content_type="application/json")
+        self._pieces = pieces
+        self._size = sum(map(len, pieces))
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        if self._size is not None and self._size <= _SLICE_BYTES:
+            await writer.write(b"".join(self._pieces))
+            return
+        for piece in self._pieces:
+            view = memoryview(piece)
+            for start in range(0, len(view), _SLICE_BYTES):
+                await writer.write(view[start : start + _SLICE_BYTES])
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        value = self._value if content_length is None else self._value[:content_length]
-        if len(value) <= _SLICE_BYTES:
-            await writer.write(value)
-            return
-        view = memoryview(value)
-        for start in range(0, len(view), _SLICE_BYTES):
-            await writer.write(view[start : start + _SLICE_BYTES])
+        await self.write(writer)  # the length that was announced is that of all pieces
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return b"".join(self._pieces).decode(encoding, errors)
 
 
 def hang_up(response: aiohttp.ClientResponse) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from retinue.base.json import JSON, JSONObject
+from retinue.base.recent import Recent
 from retinue.errors import BadInput, ConfigError, ModelError
 from retinue.model.adapters.http_errors import status_error
 from retinue.model.adapters.openai_reply import ReplyReader
@@ -20,7 +20,7 @@ from retinue.model.adapters.quirks import Quirks
 from retinue.model.adapters.sse import EventSplitter
 from retinue.model.adapters.transport import Reply, Timeouts, Transport
 from retinue.model.chunks import Sink
-from retinue.model.client import ModelRequest, ToolSpec, Transcript
+from retinue.model.client import Body, ModelRequest, ToolSpec, Transcript
 
 __all__ = ["OpenAIChatClient"]
 
@@ -28,9 +28,6 @@ _OWN_FIELDS = {"model": "model", "messages": "the conversation", "tools": "tools
 _SECRET = re.compile("auth|key|token|secret", re.IGNORECASE)
 _USAGE_GRACE_S = 5.0
 _END_GRACE_S = 0.25
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class OpenAIChatClient:
@@ -75,8 +72,8 @@ class OpenAIChatClient:
                 raise ConfigError(f"header {name!r} of {provider!r} holds a character that no header may hold")
         self._secrets = tuple(v.split()[-1] for n, v in self._headers.items() if v.strip() and _SECRET.search(n))
         self._transport = Transport(timeouts=timeouts, trust_env=trust_env, secrets=self._secrets)
-        self._tools: _Recent[int, tuple[tuple[ToolSpec, ...], bytes]] = _Recent()
-        self._heads: _Recent[tuple[str, str], bytes] = _Recent()
+        self._tools: Recent[int, tuple[tuple[ToolSpec, ...], bytes]] = Recent()
+        self._heads: Recent[tuple[str, str], bytes] = Recent()
 
     def __repr__(self) -> str:
         return f"OpenAIChatClient({self._provider!r}, {self._url!r})"
@@ -94,8 +91,8 @@ class OpenAIChatClient:
         """A new empty conversation in the chat format."""
         return ChatTranscript(self._quirks)
 
-    def encode(self, request: ModelRequest) -> bytes:
-        """The body to send: head, transcript and tail joined, of which only the tail is new in every request.
+    def encode(self, request: ModelRequest) -> Body:
+        """The body to send: head, transcript, tools and tail, of which head and tools are shared by all like requests.
 
         Raises: BadInput if the transcript is another client's; ConfigError if `options` set a field that this client
         owns.
@@ -104,15 +101,12 @@ class OpenAIChatClient:
         if not isinstance(transcript, ChatTranscript):
             raise BadInput(f"the transcript is a {type(transcript).__name__}; take one from this client's transcript()")
         head = self._head(request.model, request.system)
-        with memoryview(transcript.data) as data:
-            # Without a system message the first comma has nothing before it.
-            messages = data[1:] if head.endswith(b"[") else data
-            parts = (head, messages, transcript.pending(), b"]", self._tool_list(request.tools), self._tail(request))
-            body = b"".join(parts)
-            messages.release()
-        return body
+        messages = bytes(transcript.data)
+        if head.endswith(b"["):  # without a system message the first comma has nothing before it
+            messages = messages[1:]
+        return head, messages, transcript.pending() + b"]", self._tool_list(request.tools), self._tail(request)
 
-    async def stream(self, request: ModelRequest, body: bytes, sink: Sink) -> None:
+    async def stream(self, request: ModelRequest, body: Body, sink: Sink) -> None:
         """Every chunk of one attempt went to `sink`, the last of them a `Finish`.
 
         Raises: ModelError. Cancelling closes the connection at once; chunks that were delivered stay delivered.
@@ -197,23 +191,3 @@ def _tool(tool: ToolSpec) -> JSON:
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
     }
-
-
-class _Recent(Generic[K, V]):
-    """The values of the keys used last."""
-
-    __slots__ = ("_kept",)
-
-    def __init__(self) -> None:
-        self._kept: dict[K, V] = {}
-
-    def get(self, key: K) -> V | None:
-        value = self._kept.pop(key, None)
-        if value is not None:
-            self._kept[key] = value
-        return value
-
-    def put(self, key: K, value: V) -> None:
-        if len(self._kept) >= 256:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = value

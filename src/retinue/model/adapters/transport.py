@@ -8,7 +8,7 @@ second; `preload` does it earlier.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -148,7 +148,7 @@ class Transport:
         self._closed = False
 
     @asynccontextmanager
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[Reply]:
+    async def post(self, url: str, body: Sequence[bytes], headers: Mapping[str, str]) -> AsyncGenerator[Reply]:
         """The head of the answer is here; leaving the block before its end closes the connection at once.
 
         Raises: ModelError (`timeout`, `transport`, `bad-request`), also out of the block's own reads.
