@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -60,6 +61,7 @@ async def build(
     Raises: ConfigError, ModelNotConfigured, MissingSeam, StoreFailure; nothing is left open then.
     """
     clock = clock or SystemClock()
+    _allow_files(4096)
     options = HostOptions(
         durability=config.store.durability,
         retry=RetryPolicy(
@@ -89,6 +91,19 @@ async def build(
             await stack.enter_async_context(module.plugin(host, plugin_options))
         stack.push_async_callback(host.suspend)
         yield host
+
+
+def _allow_files(wanted: int) -> None:
+    """The process may open so many files, if the system lets it.
+
+    Each child that waits for its model holds a connection, and common limits of 256 or 1024 would fail at as many.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # macOS has a limit of its own below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _client(config: Config, environ: Mapping[str, str]) -> ModelClient:
