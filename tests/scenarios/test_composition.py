@@ -90,9 +90,9 @@ async def test_c33_a_provider_without_depth_needs_provider_managed_and_gets_no_c
             await quiet(app, agent)
         assert [request.max_depth for request in provider.asked] == [None]
     async with stock(ScriptedModel(), tmp_path, *CONTINUABLE, chosen, f"{CAPPED}2") as app:
-        with pytest.raises(ConfigError, match="provider-managed"):
-            with app.host.require(PROVIDERS, needed_by="a test").add(Shallow(app.host.agents)):
-                pass
+        adding = app.host.require(PROVIDERS, needed_by="a test").add(Shallow(app.host.agents))
+        with pytest.raises(ConfigError, match="provider-managed"), adding:
+            pass
 
 
 HELPER = (
@@ -125,8 +125,9 @@ async def test_c34_a_restriction_removes_schema_and_guidance_together_and_never_
         heads = {(request.system, request.tool_names) for request in model.requests("R")}
         assert len(heads) == 1
         assert not any("report" in request.tool_names for request in model.requests("R"))
-        results = [e.data for id in await children(app, agent.id) for e in await log(app, id) if e.type == "tool/result"]
-        assert [result.error.code for result in results if result.error] == ["UNKNOWN_TOOL"]  # type: ignore[union-attr]
+        events = [event for id in await children(app, agent.id) for event in await log(app, id)]
+        results = [event.data for event in events if isinstance(event.data, ToolReturned)]
+        assert [result.error.code for result in results if result.error] == ["UNKNOWN_TOOL"]
         for id in await children(app, agent.id):
             assert await children(app, id) == []
 
