@@ -11,9 +11,10 @@ Importing this package imports nothing else; each name below is loaded when it i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # type checkers know the name; importing typing is a good part of `retinue --version`
 if TYPE_CHECKING:
+    from typing import Any
+
     from retinue.agent.agent import Agent as Agent
     from retinue.compose.app import App as App
     from retinue.compose.app import open as open
