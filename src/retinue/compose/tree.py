@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
+from retinue.errors import CorruptSession
 from retinue.model.content import Usage
 from retinue.session.events import AssistantReply, Descriptor, Event, SessionHeader
 from retinue.session.folds import descriptor, total_usage
@@ -56,13 +57,17 @@ class TreeAccount:
             for child in await store.children(parent):
                 if child.header.origin != "subagent":
                     continue
-                stored = await store.read(child.header.id)
-                line = self._line(stored.header)
+                todo.append(child.header.id)
+                line = self._line(child.header)
+                try:
+                    stored = await store.read(child.header.id)
+                except CorruptSession:
+                    line.outcome = "error"  # one that cannot be read keeps nobody else from going on
+                    continue
                 self._describe(line, descriptor(stored.header, stored.events))
                 line.usage = total_usage(stored.events, stored.header.seed_length or 0)
                 if child.open_turn is None:
                     line.outcome = outcome(stored.events, first=stored.header.seed_length or 0).ending
-                todo.append(child.header.id)
 
     def observe(self, session: Session, events: Sequence[Event]) -> None:
         """The events are accounted for, if they belong to the tree below the root."""

@@ -6,9 +6,11 @@ TK-04.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from retinue.base.ids import SessionId, derived_id
+from retinue.errors import CorruptSession
 from retinue.host.host import Host
 from retinue.session.events import Event
 from retinue.session.folds import Turns, descriptor
@@ -16,19 +18,25 @@ from retinue.session.repair import closing_payloads
 
 __all__ = ["close_dead_runs"]
 
+_log = logging.getLogger("retinue")
 _WHY = "the task that it belonged to ended with its process"
 
 
 async def close_dead_runs(host: Host, root: SessionId) -> None:
     """Every one-shot child of the tree that nobody waits for has its open turn closed as `interrupted`.
 
-    What was sent to it and not read is withdrawn. Call it while the tree is being brought back. Raises: StoreFailure.
+    What was sent to it and not read is withdrawn. A session that cannot be read stays as it is. Call it while the tree
+    is being brought back. Raises: StoreFailure.
     """
     store = host.sessions.store
     awaited: set[str] = set()
     dead: list[SessionId] = []
     for id in await store.owing(root):
-        stored = await store.read(id)
+        try:
+            stored = await store.read(id)
+        except CorruptSession as error:
+            _log.warning("session %s stays as it is: %s", id, error)
+            continue
         awaited.update(_waited_for(id, stored.events))
         made = descriptor(stored.header, stored.events)
         if made is not None and made.mode == "one-shot" and stored.header.origin == "subagent":
