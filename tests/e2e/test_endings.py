@@ -61,7 +61,7 @@ def test_the_time_limit_stops_the_whole_tree(at: At) -> None:
         session("root", "ROOT", calls(delegate("CHILD"))), session("child", "CHILD", says("never", hold="never"))
     ) as server:
         place = at(server)
-        done = place.retinue("run", "ROOT", "--output", "json", "--timeout", "1.5")
+        done = place.retinue("run", "ROOT", "--output", "json", "--timeout", "5")
         server.wait(lambda s: s.of("child")[0].outcome == "aborted")
 
     assert (done.code, done.result["outcome"], done.result["error"]["code"]) == (1, "timeout", "TIMEOUT")
