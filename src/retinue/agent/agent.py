@@ -28,6 +28,7 @@ from retinue.session.mailbox import PendingRow, is_instruction
 from retinue.session.rows import Delivery, Target
 from retinue.session.session import Session
 from retinue.session.transaction import Receipt, Transaction
+from retinue.tools.pipeline import reraise_if_cancelled
 
 __all__ = ["Agent", "Sent"]
 
@@ -295,7 +296,8 @@ class Agent:
             # The host is going: the turn stays open in the log and goes on after the next resume.
             self._closing = True
             self._enter(Idle())
-            raise
+            await reraise_if_cancelled()
+            self._fail(StoreFailure(f"agent {self.id!r} was cut off by a layer that let out a cancellation of its own"))
         if self._closing:
             self._enter(Idle())
         else:

@@ -109,12 +109,19 @@ class _Turn:
         count = turn.resumed + 1
         self.log(TurnResumed(turn.number, count))
         await self.agent.environment.sessions.writer.committed()
-        if count >= RESUME_LIMIT:
+        if count >= RESUME_LIMIT and not self.waits_for_rows(turn):
             raise NoProgress(
                 f"turn {turn.number} was resumed {count} times and finished no step; send a message to go on anyway"
             )
         if turn.step is not None and turn.step.missing:
             recover_calls(self.agent, turn.number, turn.step)
+
+    def waits_for_rows(self, turn: OpenTurn) -> bool:
+        """A call is open whose whole effect is rows: what it waits for may progress elsewhere, and ends by itself."""
+        step = turn.step
+        calls = step.reply.calls if step is not None and step.reply is not None else ()
+        missing = step.missing if step is not None else ()
+        return any((tool := self.agent.tools.get(calls[i].name)) is not None and tool.effect == "rows" for i in missing)
 
     async def enter(self) -> TurnEnd | None:
         """A step is open and its input logged; or the end of the turn, if nothing is owed."""
@@ -224,10 +231,13 @@ class _Turn:
         calls = step.calls
         if step.reply is None and self.assembler.has_content:
             payloads.append(self.reply(step, interrupted=True))
+        is_resumed = self.open is not None and self.open.resumed > 0
         for index in step.missing:
+            tool = self.agent.tools.get(calls[index].name)
+            may_have_run = index in step.started or (is_resumed and tool is not None and tool.effect == "rows")
             result = (
                 ToolResult.error("TOOL_OUTCOME_UNKNOWN", "it is not known whether this call had an effect")
-                if index in step.started
+                if may_have_run
                 else NOT_DISPATCHED
             )
             payloads.append(result_event(self.number, step.number, index, calls[index].id, result))

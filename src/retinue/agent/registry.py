@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions, Environment
@@ -30,8 +30,7 @@ BeforeDisposal: TypeAlias = Callable[[Agent], Awaitable[None]]
 LastWord: TypeAlias = Callable[[Session, "Exception | None"], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Creation:
+class Creation(Struct, frozen=True, kw_only=True):
     """What a new agent is made from."""
 
     header: SessionHeader

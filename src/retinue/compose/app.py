@@ -20,10 +20,12 @@ from retinue.errors import BadInput, IdConflict
 from retinue.host.host import Host
 from retinue.model.client import ModelClient
 from retinue.model.content import InputBlock, Text
-from retinue.session.events import SessionHeader, TurnEnd, TurnStart
+from retinue.plugins.permissions import PERMISSIONS
+from retinue.session.events import SandboxMode, SessionHeader, TurnEnd, TurnStart
 from retinue.session.rows import StoredRow
 from retinue.session.session import Session
 from retinue.session.store import SessionStore
+from retinue.session.transaction import Transaction
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.tools.tool import Tool
 
@@ -55,7 +57,21 @@ class App:
             created_at=self.host.clock.now_ms(),
             cwd=str(folder),
         )
-        return await self.host.agents.create(Creation(header=header, options=self.host.options.options, label=label))
+        return await self.host.agents.create(
+            Creation(header=header, options=self.host.options.options, label=label, commit=self._pin)
+        )
+
+    def _pin(self, tx: Transaction, agent: Agent) -> None:
+        """The permission that was asked for is in the log of the new root, so that no resume changes it."""
+        if self.config.permission is not None:
+            tx.append(agent.session, SandboxMode(self.config.permission, "user"))
+
+    def _switch(self, agent: Agent) -> None:
+        """The permission that was asked for holds for the resumed root; without one it keeps its own."""
+        permissions = self.host.find(PERMISSIONS)
+        wanted = self.config.permission
+        if permissions is not None and wanted is not None and permissions.override(agent.id) != wanted:
+            permissions.switch(agent, wanted)
 
     async def run(self, task: str | Sequence[InputBlock], *, agent: Agent | None = None) -> Run:
         """The task is durable and the agent (a new one, if none is given) is at work on it.
@@ -90,6 +106,7 @@ class App:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
         tree = await self._tree(known)
         agent = await self.host.agents.resume(known, options=self.host.options.options)
+        self._switch(agent)
         continuations = self.host.find(CONTINUATIONS)
         if continuations is not None:
             await continuations.recover(agent)

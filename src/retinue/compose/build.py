@@ -130,6 +130,4 @@ def _chosen(config: Config) -> list[str]:
 def _load(name: str, config: Config) -> tuple[_PluginModule, Struct]:
     module = cast(_PluginModule, import_module(f"retinue.plugins.{name}"))
     given: JSON = config.plugins[name]
-    if name == "permissions" and isinstance(given, dict):
-        given = {"preset": config.permission, **given}
     return module, read_options(name, given, module.OPTIONS)

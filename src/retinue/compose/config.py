@@ -66,8 +66,9 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Extra fields of the request body, sent as they are."""
     home: str | None = None
     """Folder for state; the platform's state folder if absent."""
-    permission: Literal["read-only", "workspace-write", "full-access"] = "workspace-write"
-    """What tools may do."""
+    permission: Literal["read-only", "workspace-write", "full-access"] | None = None
+    """What tools may do, for the root agents that are started or resumed; their children inherit it. Absent: a new root
+    has the default of the permissions plugin, and a resumed one keeps what it had."""
     persona: str | None = None
     """Replaces the bundle's opening of the system prompt."""
     store: StoreConfig = StoreConfig()

@@ -171,7 +171,7 @@ class Run:
             over.set()
             send.close()
 
-        with receive, _listening(self.agent, send.send_nowait):
+        with send, receive, _listening(self.agent, send.send_nowait):
             async with anyio.create_task_group() as group:
                 group.start_soon(close_when_idle)
                 try:

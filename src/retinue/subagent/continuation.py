@@ -6,9 +6,10 @@ and `roster.py` knows who is here.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from weakref import WeakSet
+
+from msgspec.structs import replace
 
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
@@ -182,7 +183,7 @@ class Continuations:
             self._roster.add(resident)  # before the child can run, so that nobody settles around it
 
         try:
-            await self._agents.create(dataclasses.replace(new, commit=with_residency))
+            await self._agents.create(replace(new, commit=with_residency))
         except BaseException:
             self._roster.remove(resident)
             raise

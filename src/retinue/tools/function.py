@@ -65,8 +65,8 @@ def tool(
     as it is, a ToolResult passes through, any other value is shown as JSON unless `render` turns it into text. `safe`
     says whether the call may overlap others, or is asked with arguments that satisfy the schema.
 
-    A function that is not async runs in a worker thread. Cancelling waits for it, since a thread cannot be stopped;
-    with `timeout_s` set, the call goes on without the thread, which then runs to its end unseen.
+    A function that is not async runs in a worker thread. A thread cannot be stopped: a cancelled or timed-out call
+    goes on without it, and it runs to its end unseen.
 
     Raises: BadInput if the function cannot be a tool, in particular without return annotation or docstring.
     """
@@ -76,7 +76,7 @@ def tool(
         signature = read_signature(called, function)
         spec = _spec(called, description or _description(function), signature.parameters)
         binding = _Binding(signature, Checker(called, signature.parameters))
-        run = _run(function, abandon=timeout_s is not None)
+        run = _run(function)
 
         async def body(ctx: ToolContext, arguments: JSONObject) -> ToolResult:
             values = binding.convert(arguments)
@@ -190,7 +190,7 @@ def _integral(value: JSON) -> JSON:
 
 
 def _run(
-    function: Callable[..., object], *, abandon: bool
+    function: Callable[..., object],
 ) -> Callable[[tuple[ToolContext, ...], dict[str, Any]], Awaitable[object]]:
     if inspect.iscoroutinefunction(function):
 
@@ -199,7 +199,7 @@ def _run(
     else:
 
         async def run(leading: tuple[ToolContext, ...], values: dict[str, Any]) -> object:
-            return await to_thread.run_sync(partial(function, *leading, **values), abandon_on_cancel=abandon)
+            return await to_thread.run_sync(partial(function, *leading, **values), abandon_on_cancel=True)
 
     return run
 

@@ -5,12 +5,14 @@ Cancellation alone leaves as what it is. The pipeline logs nothing: its caller d
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import anyio
+import anyio.lowlevel
+from msgspec import Struct
 
 from retinue.base.chain import Chain
 from retinue.base.json import JSONObject
@@ -18,11 +20,10 @@ from retinue.errors import RetinueError, error_record
 from retinue.tools.arguments import parse_arguments
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
-__all__ = ["Resolve", "ToolCallChain", "ToolRequest", "run_call"]
+__all__ = ["Resolve", "ToolCallChain", "ToolRequest", "reraise_if_cancelled", "run_call"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolRequest:
+class ToolRequest(Struct, frozen=True, kw_only=True):
     """One call on its way through the `tool_call` chain. A layer may pass it on with other arguments, answer it
     itself (a denial is `ToolResult.error`), or change the result on the way back."""
 
@@ -80,7 +81,20 @@ async def _run_body(request: ToolRequest) -> ToolResult:
             return await tool.body(request.context, request.arguments)
     except Exception as error:
         return _failure(request.context.name, error)
+    except SystemExit as error:  # a tool may not end the process
+        return ToolResult.error("TOOL_FAILED", f"{request.context.name} tried to end the process ({error})")
+    except anyio.get_cancelled_exc_class():
+        await reraise_if_cancelled()
+        return ToolResult.error("TOOL_FAILED", f"{request.context.name} cancelled itself and gave no result")
     return ToolResult.error("TIMEOUT", f"{request.context.name} took longer than {_seconds(tool.timeout_s)}; stopped")
+
+
+async def reraise_if_cancelled() -> None:
+    """Raise the cancellation again if the caller really is cancelled; return if a body let out one of its own."""
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _failure(name: str, error: Exception) -> ToolResult:
