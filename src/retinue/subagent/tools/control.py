@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from retinue.agent.agent import Agent
@@ -15,6 +16,8 @@ from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 __all__ = ["interrupt_tool", "send_message_tool"]
+
+_TASK_ID = re.compile(r"[a-z]+-\d{1,6}")
 
 _SEND = (
     "Send a message to an agent that you started. It becomes that agent's next turn: it waits behind a turn that is "
@@ -71,9 +74,16 @@ def interrupt_tool(continuations: Continuations) -> Tool:
     ) -> ToolResult:
         """Stop an agent's current turn."""
         id = SessionId(agent_id.strip())
+        is_at_work = continuations.resident(id) is not None
         continuations.interrupt(id, _caller(ctx))
+        if is_at_work:
+            text = f"Agent {id} was asked to stop its current turn. Its notice says how it ended."
+        elif _TASK_ID.fullmatch(id):
+            text = f"{id} is a background task, not an agent; nothing was stopped. Use task_kill for it."
+        else:
+            text = f"No agent {id} is at work, so there is nothing to stop."
         return ToolResult(
-            content=(Text(f"Agent {id} was asked to stop its current turn. Its notice says how it ended."),),
+            content=(Text(text),),
             value={"accepted": True},
             meta={"subagent_id": id},
         )
