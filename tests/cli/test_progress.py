@@ -8,9 +8,12 @@ import pytest
 
 from retinue.base.ids import SessionId
 from retinue.cli.headless.live import frame
-from retinue.cli.headless.watch import Watch
+from retinue.cli.headless.progress import say
+from retinue.cli.headless.watch import Line, Watch
 from retinue.model.content import AssistantMessage, ToolCall, ToolMessage, Usage
 from retinue.session.events import (
+    ActivationEnd,
+    ActivationStart,
     AssistantReply,
     Descriptor,
     Event,
@@ -32,6 +35,7 @@ class Feeder:
         self.watch = Watch()
         self.watch.root = ROOT
         self._seqs: dict[str, int] = {}
+        self._events: dict[str, list[Event]] = {}
 
     def __call__(self, id: str, *payloads: Payload, parent: str | None = None, depth: int = 0) -> None:
         header = SessionHeader(
@@ -43,7 +47,8 @@ class Feeder:
         first = self._seqs.get(id, 0)
         self._seqs[id] = first + len(payloads)
         events: Sequence[Event] = [Event(first + i, 1000, data) for i, data in enumerate(payloads)]
-        self.watch.observe(cast(Any, SimpleNamespace(header=header, root=ROOT)), events)
+        self._events.setdefault(id, []).extend(events)
+        self.watch.observe(cast(Any, SimpleNamespace(header=header, root=ROOT, events=self._events[id])), events)
 
     def lines(self, height: int = 40) -> list[str]:
         return frame(self.watch, height).plain.splitlines()
@@ -101,3 +106,40 @@ def test_events_of_another_tree_are_none_of_ours(feed: Feeder) -> None:
     other = SimpleNamespace(header=SessionHeader(id=SessionId("x"), created_at=0), root=SessionId("x"))
     feed.watch.observe(cast(Any, other), [Event(0, 0, TurnStart(1))])
     assert feed.watch.lines == {}
+
+
+def test_a_continuable_child_is_done_when_it_settles_and_not_at_the_end_of_a_turn(feed: Feeder) -> None:
+    told: list[tuple[str, str | None]] = []
+
+    def hear(line: Line) -> None:
+        told.append((line.label, line.state))
+
+    feed.watch.on_change(hear)
+    feed(ROOT, TurnStart(1), TurnEnd(turn=1, reason="completed"))
+    made = Descriptor(mode="continuable", provider="spawn", label="kid")
+    feed("k", made, ActivationStart(1), TurnStart(1), TurnEnd(turn=1, reason="completed"), parent=ROOT, depth=1)
+    assert told[2:] == [("kid", None)]
+    assert ["waiting" in line for line in feed.lines()] == [True, True]
+    feed("k", TurnStart(2), TurnEnd(turn=2, reason="completed"), ActivationEnd(epoch=1, outcome="aborted"), parent=ROOT)
+    assert told[3:] == [("kid", "aborted")]
+    assert "completed" in feed.lines()[0]
+
+
+def test_a_child_that_was_stored_before_has_its_label(feed: Feeder) -> None:
+    header = SessionHeader(id=SessionId("k"), created_at=0, parent_session=ROOT, delegation_depth=1)
+    events = [Event(0, 0, _child("kid")), Event(1, 0, TurnStart(1))]
+    feed.watch.observe(cast(Any, SimpleNamespace(header=header, root=ROOT, events=events)), events[1:])
+    assert feed.watch.lines[SessionId("k")].label == "kid"
+
+
+def test_names_that_a_model_made_up_cannot_touch_the_terminal(feed: Feeder, capsys: pytest.CaptureFixture[str]) -> None:
+    label = "a\x1b[2J\x1b]0;title\x07b\nfake line " + "x" * 200
+    feed(ROOT, TurnStart(1), StepStart(1, 1), _calls("to\x1b[31mol\n"))
+    feed("k", _child(label), TurnStart(1), parent=ROOT, depth=1)
+    root, child = feed.lines()
+    assert "tool" in root
+    assert "ab fake line xxx" in child
+    assert "\x1b" not in root + child
+    assert "x" * 90 not in child
+    say("one\x1b[1m\ntwo\x9b1m\r")
+    assert capsys.readouterr().err == "one\ntwo\n\n"

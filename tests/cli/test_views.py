@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from retinue.cli.text import brief, duration, tokens
+from retinue.cli.text import brief, duration, plain, tokens
 from tests.cli.conftest import Lived
 from tests.support.command import Done
 
@@ -128,3 +128,11 @@ def test_small_texts() -> None:
         "2 h 2 min",
     ]
     assert [brief(text, 6) for text in ("short", "a\n b", "too long")] == ["short", "a b", "too l…"]
+
+
+def test_plain_text_keeps_its_lines_and_nothing_that_a_terminal_obeys() -> None:
+    told = "\x1b]8;;http://x\x1b\\link\x1b]8;;\x07 \x1b[1;31mred\x1b[0m\x9b2J\x00\x08\x7f \x1b(B"
+    told += "done\r\nnext\tcell\u202e\ud800"
+    assert plain(told) == "link red done\nnext\tcell\ufffd"
+    assert brief("a\x1b[2Jb\nc", 80) == "ab c"
+    assert plain("äöü 漢字 🎉") == "äöü 漢字 🎉"

@@ -84,3 +84,26 @@ def test_the_run_waits_for_tasks_too(at: At) -> None:
         server.check()
     assert (done.code, done.result["output"], done.result["abandoned"]) == (0, "told", [])
     at(server).check()
+
+
+def test_a_child_that_waits_for_its_own_is_nowhere_completed(at: At) -> None:
+    below = {"tool": "subagent", "args": {"description": "below", "prompt": "BELOW: look", "run_in_background": True}}
+    with scripted_server(
+        session("root", "ROOT", calls(START), says("started")),
+        session("helper", "HELPER", calls(below), says("I wait")),
+        session("below", "BELOW", says("x", hold="never")),
+    ) as server:
+        place = at(server)
+        running = place.start("run", "ROOT", *CONTINUABLE)
+        server.wait(lambda s: len(s.of("helper")) == 2 and bool(s.of("below")))
+        server.wait(lambda s: all(s.of(n)[1].outcome == "answered" for n in ("root", "helper")))
+        running.signal(signal.SIGINT)
+        done = running.done()
+    assert {agent["outcome"] for agent in done.result["agents"]} == {None}
+    assert len(done.result["abandoned"]) == 2
+    assert [line for line in done.err.splitlines() if line.startswith("completed")] == []
+    assert len([line for line in done.err.splitlines() if line.startswith("started")]) == 2
+    root = done.result["session_id"]
+    assert [o["state"] for o in place.retinue("tree", root, "--json").objects] == ["waiting", "waiting", "open"]
+    assert "waiting" in place.retinue("sessions").out
+    assert "waiting" in place.retinue("log", root).out.splitlines()[0]

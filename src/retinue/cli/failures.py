@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
+from retinue.cli.text import one_line
 from retinue.errors import (
     AlreadyExists,
     BadInput,
@@ -38,7 +39,7 @@ def described(error: Exception) -> tuple[str, str]:
 def say(code: str, message: str) -> None:
     """One line on stderr: `retinue: CODE: message`. A stderr that is gone is no reason to fail."""
     with suppress(OSError):
-        print(f"retinue: {code}: {message}", file=sys.stderr)
+        print(f"retinue: {code}: {one_line(message)}", file=sys.stderr)
 
 
 def report(error: RetinueError) -> int:

@@ -10,13 +10,13 @@ from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
 from retinue.errors import CorruptSession
 from retinue.model.content import Usage
-from retinue.session.events import AssistantReply, Descriptor, Event, SessionHeader
+from retinue.session.events import ActivationEnd, ActivationStart, AssistantReply, Descriptor, Event, SessionHeader
 from retinue.session.folds import descriptor, total_usage
 from retinue.session.session import Session
 from retinue.session.store import SessionStore
-from retinue.subagent.outcome import Ending, outcome
+from retinue.subagent.outcome import ENDINGS, Ending, outcome
 
-__all__ = ["AgentLine", "TreeAccount", "usage_object"]
+__all__ = ["AgentLine", "TreeAccount", "activation_ending", "known_ending", "usage_object"]
 
 
 def usage_object(usage: Usage) -> JSONObject:
@@ -30,6 +30,21 @@ def usage_object(usage: Usage) -> JSONObject:
     }
 
 
+def known_ending(name: str) -> Ending:
+    """An ending as a log names it; one that is not known counts as a failure."""
+    return name if name in ENDINGS else "error"
+
+
+def activation_ending(events: Sequence[Event], first: int = 0) -> Ending | None:
+    """How the newest activation from seq `first` on ended; None while it is open, or if there is none."""
+    for event in reversed(events):
+        if event.seq < first or isinstance(event.data, ActivationStart):
+            break
+        if isinstance(event.data, ActivationEnd):
+            return known_ending(event.data.outcome)
+    return None
+
+
 class AgentLine(Struct):
     """One agent of a tree, below its root."""
 
@@ -38,7 +53,7 @@ class AgentLine(Struct):
     label: str | None = None
     mode: str | None = None
     outcome: Ending | None = None
-    """How its latest work ended; None while it works."""
+    """How its latest work ended; None while it works, or waits for what it started."""
     usage: Usage = Usage()
 
 
@@ -65,9 +80,9 @@ class TreeAccount:
                     line.outcome = "error"  # one that cannot be read keeps nobody else from going on
                     continue
                 self._describe(line, descriptor(stored.header, stored.events))
-                line.usage = total_usage(stored.events, stored.header.seed_length or 0)
-                if child.open_turn is None:
-                    line.outcome = outcome(stored.events, first=stored.header.seed_length or 0).ending
+                first = stored.header.seed_length or 0
+                line.usage = total_usage(stored.events, first)
+                line.outcome = _ending(line, stored.events, first, is_open=child.open_turn is not None)
 
     def observe(self, session: Session, events: Sequence[Event]) -> None:
         """The events are accounted for, if they belong to the tree below the root."""
@@ -84,11 +99,9 @@ class TreeAccount:
                     self._describe(line, made)
                 case _:
                     pass
-        line.outcome = (
-            outcome(session.events, first=session.header.seed_length or 0).ending
-            if session.turns.open is None and session.turns.last
-            else None
-        )
+        turns = session.turns
+        is_open = turns.open is not None or turns.activation is not None or not turns.last
+        line.outcome = _ending(line, session.events, session.header.seed_length or 0, is_open=is_open)
 
     def _line(self, header: SessionHeader) -> AgentLine:
         line = self._lines.get(header.id)
@@ -112,3 +125,10 @@ class TreeAccount:
         for line in self._lines.values():
             total = total + line.usage
         return total
+
+
+def _ending(line: AgentLine, events: Sequence[Event], first: int, *, is_open: bool) -> Ending | None:
+    """A continuable child has ended when its activation has, and any other when its turn has."""
+    if is_open:
+        return None
+    return activation_ending(events, first) if line.mode == "continuable" else outcome(events, first=first).ending

@@ -32,7 +32,7 @@ def command(ctx: click.Context, id: str, as_json: bool, full: bool, **options: A
 async def _lines(common: Common, id: str, as_json: bool, full: bool) -> list[str]:
     from retinue.base.json import encode
     from retinue.cli.views.log import log_lines
-    from retinue.cli.views.reading import found, reading
+    from retinue.cli.views.reading import found, is_owed, reading
     from retinue.errors import SessionNotFound
     from retinue.session.events import event_object
 
@@ -40,8 +40,9 @@ async def _lines(common: Common, id: str, as_json: bool, full: bool) -> list[str
         store, known = await found(maybe, id)
         stored = await store.read(known)
         summary = await store.summary(known)
+        owed = summary is not None and await is_owed(store, summary)
     if summary is None:
         raise SessionNotFound(f"session {known!r} was removed just now")
     if as_json:
         return [encode(event_object(event)).decode() for event in stored.events]
-    return list(log_lines(summary, stored, full=full))
+    return list(log_lines(summary, stored, full=full, is_owed=owed))

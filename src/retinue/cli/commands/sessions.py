@@ -28,7 +28,7 @@ async def _lines(common: Common, as_json: bool) -> list[str]:
     from retinue.base.json import encode
     from retinue.cli.failures import say
     from retinue.cli.text import brief
-    from retinue.cli.views.reading import reading
+    from retinue.cli.views.reading import is_owed, reading
     from retinue.cli.views.state import clock_time, session_object, state, title
     from retinue.errors import CorruptSession
 
@@ -39,12 +39,14 @@ async def _lines(common: Common, as_json: bool) -> list[str]:
         for summary in await store.roots():
             try:
                 stored = await store.read(summary.header.id)
+                owed = await is_owed(store, summary)
             except CorruptSession as error:  # one that cannot be read hides no other
                 say(error.code, str(error))
                 continue
             if as_json:
-                lines.append(encode(session_object(summary, stored)).decode())
+                lines.append(encode(session_object(summary, stored, is_owed=owed)).decode())
             else:
                 when = clock_time(summary.last_event_at)
-                lines.append(f"{summary.header.id}  {when}  {state(summary, stored):<11}  {brief(title(stored), 60)}")
+                how = state(summary, stored, is_owed=owed)
+                lines.append(f"{summary.header.id}  {when}  {how:<11}  {brief(title(stored), 60)}")
     return lines or ([] if as_json else ["no sessions"])

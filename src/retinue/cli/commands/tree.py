@@ -38,5 +38,5 @@ async def _lines(common: Common, id: str, as_json: bool) -> list[str]:
         store, top = await found(maybe, id)
         nodes = await stored_tree(store, top)
     if as_json:
-        return [encode(session_object(node.summary, node.stored)).decode() for node in nodes]
+        return [encode(session_object(node.summary, node.stored, is_owed=node.is_owed)).decode() for node in nodes]
     return [tree_line(node) for node in nodes]

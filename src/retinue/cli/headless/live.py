@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from retinue.cli.headless.watch import Line, Watch
-from retinue.cli.text import duration, tokens
+from retinue.cli.text import brief, duration, tokens
 
 __all__ = ["frame", "live_tree"]
 
@@ -59,7 +59,8 @@ def frame(watch: Watch, height: int) -> Text:
         keep = sorted(range(len(lines)), key=lambda i: (not lines[i].is_working, i))[:room]
         hidden = len(lines) - room
         lines = [lines[i] for i in sorted(keep)]
-    text = Text("\n").join(_line(line) for line in lines)
+    waits = any(line.state is None for line in watch.lines.values())
+    text = Text("\n").join(_line(line, waits=waits and line.parent is None) for line in lines)
     if hidden:
         text.append(f"\n… and {hidden} more", style="dim")
     return text
@@ -79,14 +80,19 @@ def _in_order(watch: Watch) -> list[Line]:
     return ordered
 
 
-def _line(line: Line) -> Text:
+def _line(line: Line, *, waits: bool) -> Text:
+    """`waits`: others of the tree are not done, so a root that completed its turn has more to do."""
     mark, style = _MARKS[line.is_working]
-    if line.state is not None:
+    is_over = line.state is not None and not (waits and line.state == "completed")
+    if is_over:
         mark, style = ("✓", "green") if line.state == "completed" else ("✗", "red")
     text = Text("  " * line.depth, no_wrap=True, overflow="ellipsis")
     text.append(mark, style=style)
-    text.append(f" {line.label or line.id}", style="bold" if line.parent is None else "")
-    text.append(f"  {_doing(line)}", style="red" if line.state not in (None, "completed") else "dim")
+    text.append(f" {brief(line.label) or line.id}", style="bold" if line.parent is None else "")
+    text.append(
+        f"  {_doing(line) if is_over or line.state is None else 'waiting'}",
+        style="red" if line.state not in (None, "completed") else "dim",
+    )
     used = line.usage.input_tokens + line.usage.output_tokens
     end_ms = line.ended_ms or int(time.time() * 1000)
     elapsed = duration((end_ms - line.started_ms) / 1000) if line.started_ms else ""
@@ -98,7 +104,7 @@ def _doing(line: Line) -> str:
     if line.state is not None:
         return line.state
     if line.calls:
-        names = list(line.calls.values())
+        names = [brief(name, 40) for name in line.calls.values()]
         counted = {name: names.count(name) for name in names}
         return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.items())
     return "thinking" if line.is_asking else "working" if line.is_working else "waiting"

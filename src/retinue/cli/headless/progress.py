@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from retinue.cli.headless.watch import Line, Watch
-from retinue.session.events import TurnEnd, TurnStart
+from retinue.cli.text import brief, one_line, plain
 
 __all__ = ["Progress", "restore", "say"]
 
@@ -31,7 +31,7 @@ class Progress:
                 async with live_tree(self.watch):
                     yield
             else:
-                self.watch.on_turn(_plain)
+                self.watch.on_change(_plain)
                 yield
 
     def announce(self) -> None:
@@ -40,9 +40,9 @@ class Progress:
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
+    """A line on stderr, or several, without control characters."""
     with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
+        print(plain(text), file=sys.stderr, flush=True)
 
 
 def restore() -> None:
@@ -52,18 +52,18 @@ def restore() -> None:
             os.write(sys.stderr.fileno(), b"\x1b[?25h")
 
 
-def _plain(line: Line, what: TurnStart | TurnEnd) -> None:
+def _plain(line: Line) -> None:
     if line.parent is None:
         return
-    name = f"{line.label} ({line.id})" if line.label else line.id
-    say(f"{'started' if isinstance(what, TurnStart) else line.state} {name}")
+    name = f"{brief(line.label)} ({line.id})" if line.label else line.id
+    say(f"{line.state or 'started'} {name}")
 
 
 class _Shown(logging.Handler):
     """Log records as lines of ours; tracebacks only with RETINUE_DEBUG."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"retinue: {record.levelname.lower()}: {record.getMessage()}")
+        say(f"retinue: {record.levelname.lower()}: {one_line(record.getMessage())}")
         if record.exc_info and os.environ.get("RETINUE_DEBUG"):
             say(logging.Formatter().formatException(record.exc_info))
 

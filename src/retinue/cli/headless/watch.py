@@ -6,16 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from retinue.base.ids import SessionId
+from retinue.compose.tree import known_ending
 from retinue.model.content import Usage
 from retinue.session.events import (
+    ActivationEnd,
+    ActivationStart,
     AssistantReply,
     Descriptor,
     Event,
     StepStart,
     ToolReturned,
     TurnEnd,
+    TurnResumed,
     TurnStart,
 )
+from retinue.session.folds import descriptor
 from retinue.session.session import Session
 from retinue.subagent.outcome import Ending, turn_ending
 
@@ -30,8 +35,12 @@ class Line:
     parent: SessionId | None
     depth: int
     label: str = ""
+    is_continuable: bool = False
+    """Its work ends with its activation, not with a turn."""
+    is_started: bool = False
+    """It has begun work that has not ended."""
     state: Ending | None = None
-    """How its last turn ended; None while one is open, or before the first."""
+    """How its last work ended; None while it goes on, or before the first."""
     is_working: bool = False
     is_asking: bool = False
     """A model request is under way."""
@@ -39,9 +48,9 @@ class Line:
     """Names of the calls of this step that have no result, by index."""
     usage: Usage = Usage()
     started_ms: int = 0
-    """Start of its last turn, epoch milliseconds."""
+    """Start of its last work, epoch milliseconds."""
     ended_ms: int = 0
-    """End of its last turn; 0 while it is open."""
+    """End of its last work; 0 while it goes on."""
 
 
 class Watch:
@@ -50,10 +59,10 @@ class Watch:
     def __init__(self) -> None:
         self.root: SessionId | None = None
         self.lines: dict[SessionId, Line] = {}
-        self._listeners: tuple[Callable[[Line, TurnStart | TurnEnd], None], ...] = ()
+        self._listeners: tuple[Callable[[Line], None], ...] = ()
 
-    def on_turn(self, listener: Callable[[Line, TurnStart | TurnEnd], None]) -> None:
-        """`listener` hears of the start and the end of every later turn, after it was accounted for."""
+    def on_change(self, listener: Callable[[Line], None]) -> None:
+        """`listener` hears of the start (no `state`) and the end of each agent's later work, once accounted for."""
         self._listeners = (*self._listeners, listener)
 
     def observe(self, session: Session, events: Sequence[Event]) -> None:
@@ -64,14 +73,18 @@ class Watch:
         line = self.lines.get(header.id)
         if line is None:
             line = self.lines[header.id] = Line(header.id, header.parent_session, header.delegation_depth)
+            made = descriptor(header, session.events)
+            if made is not None:  # also of a child that this process found stored
+                line.label, line.is_continuable = made.label or "", made.mode == "continuable"
         for event in events:
             if event.seq >= (header.seed_length or 0):
                 self._apply(line, event)
 
     def _apply(self, line: Line, event: Event) -> None:
         match event.data:
-            case Descriptor(label=label):
+            case Descriptor(label=label, mode=mode):
                 line.label = line.label or label or ""
+                line.is_continuable = line.is_continuable or mode == "continuable"
             case StepStart():
                 line.is_working = line.is_asking = True
             case AssistantReply(message=message, usage=usage):
@@ -80,18 +93,32 @@ class Watch:
                 line.usage = line.usage + (usage or Usage())
             case ToolReturned(index=index):
                 line.calls.pop(index, None)
-            case TurnStart() as start:
-                line.is_working, line.state = True, None
-                line.started_ms, line.ended_ms = event.time, 0
-                self._tell(line, start)
+            case ActivationStart():
+                self._begin(line, event.time)
+            case TurnStart() | TurnResumed():
+                line.is_working = True
+                self._begin(line, event.time)
             case TurnEnd() as end:
                 line.is_working = line.is_asking = False
-                line.state, line.ended_ms = turn_ending(end), event.time
                 line.calls = {}
-                self._tell(line, end)
+                if not line.is_continuable:
+                    self._end(line, turn_ending(end), event.time)
+            case ActivationEnd(outcome=outcome):
+                self._end(line, known_ending(outcome), event.time)
             case _:
                 pass
 
-    def _tell(self, line: Line, what: TurnStart | TurnEnd) -> None:
+    def _begin(self, line: Line, time_ms: int) -> None:
+        if line.is_started:
+            return
+        line.is_started, line.state = True, None
+        line.started_ms, line.ended_ms = time_ms, 0
+        self._tell(line)
+
+    def _end(self, line: Line, ending: Ending, time_ms: int) -> None:
+        line.is_started, line.is_working, line.state, line.ended_ms = False, False, ending, time_ms
+        self._tell(line)
+
+    def _tell(self, line: Line) -> None:
         for listener in self._listeners:
-            listener(line, what)
+            listener(line)

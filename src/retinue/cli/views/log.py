@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from retinue.cli.text import brief, duration, tokens
+from retinue.cli.text import brief, duration, one_line, plain, tokens
 from retinue.cli.views.state import clock_time, label, state
 from retinue.model.content import Reasoning, Text, ToolCall, UserMessage, text_of
 from retinue.session.events import (
@@ -31,14 +31,14 @@ _WIDTH = 100
 _LINES = 12
 
 
-def log_lines(summary: SessionSummary, stored: StoredSession, *, full: bool) -> Iterator[str]:
+def log_lines(summary: SessionSummary, stored: StoredSession, *, full: bool, is_owed: bool = False) -> Iterator[str]:
     """The log, line by line. Without `full`, long texts are cut."""
     header = stored.header
-    yield f"{header.id}  {state(summary, stored)}  {clock_time(header.created_at)}"
+    yield f"{header.id}  {state(summary, stored, is_owed=is_owed)}  {clock_time(header.created_at)}"
     for name, value in (
-        ("label", label(stored)),
+        ("label", brief(label(stored))),
         ("parent", header.parent_session),
-        ("folder", header.cwd),
+        ("folder", plain(header.cwd or "")),
     ):
         if value:
             yield f"  {name}: {value}"
@@ -78,7 +78,7 @@ class _View:
             case ToolReturned() as result:
                 yield from self._result(result)
             case RequestContext() as context:
-                yield f"    model: {context.provider}:{context.model}"
+                yield f"    model: {brief(f'{context.provider}:{context.model}')}"
             case EndSeed():
                 yield "end of what was copied from the parent"
             case Descriptor() as made:
@@ -86,7 +86,7 @@ class _View:
             case StepEnd() | ToolStart() | RequestHeaderChange():
                 pass
             case Opaque(type=name):
-                yield f"    {name}"
+                yield f"    {brief(name)}"
             case other:
                 yield f"    {event.type}: {brief(repr(other), _WIDTH)}"
 
@@ -103,21 +103,21 @@ class _View:
                 case Reasoning(text=text):
                     yield from self._text("    reasoning: ", text)
                 case ToolCall(name=name, arguments=arguments):
-                    yield from self._text(f"    call {name} ", arguments)
+                    yield from self._text(f"    call {brief(name)} ", arguments)
                 case _:
                     yield "    assistant: [image]"
         if used or marks:
             yield f"   {used}{marks}"
 
     def _result(self, result: ToolReturned) -> Iterator[str]:
-        name = self._calls[result.index].name if result.index < len(self._calls) else "?"
-        code = f" {result.error.code}" if result.error is not None else ""
+        name = brief(self._calls[result.index].name) if result.index < len(self._calls) else "?"
+        code = f" {brief(result.error.code)}" if result.error is not None else ""
         child = result.meta.get("subagent_id") if result.meta else None
-        of = f" {child}" if isinstance(child, str) else ""
+        of = f" {brief(child)}" if isinstance(child, str) else ""
         yield from self._text(f"    result {name}{of}{code}: ", text_of(result.message.content))
 
     def _text(self, head: str, text: str) -> Iterator[str]:
-        lines = text.rstrip("\n").split("\n")
+        lines = plain(text).rstrip("\n").split("\n")
         if not self._full:
             shown = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines[:_LINES]]
             if len(lines) > _LINES:
@@ -138,4 +138,4 @@ def _ending(end: TurnEnd) -> str:
         parts.append(f"{end.error.code}: {end.error.message}")
     if end.parked:
         parts.append(f"{end.parked} parked")
-    return " ".join(parts)
+    return one_line(" ".join(parts))

@@ -15,7 +15,7 @@ from retinue.compose.stores import open_store, store_path
 from retinue.errors import SessionNotFound
 from retinue.session.store import SessionStore, SessionSummary, StoredSession
 
-__all__ = ["Node", "found", "reading", "stored_tree"]
+__all__ = ["Node", "found", "is_owed", "reading", "stored_tree"]
 
 
 @asynccontextmanager
@@ -41,6 +41,13 @@ async def found(store: SessionStore | None, id: str) -> tuple[SessionStore, Sess
     return store, await store.resolve(id)
 
 
+async def is_owed(store: SessionStore, summary: SessionSummary) -> bool:
+    """Sessions below that root have work that is not over."""
+    if summary.header.origin is not None:
+        return False
+    return any(id != summary.header.id for id in await store.owing(summary.header.id))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A stored session and its place in a tree."""
@@ -51,6 +58,7 @@ class Node:
     """0 for the session that was asked for."""
     is_last: tuple[bool, ...]
     """For each level below the first: whether this branch is the last of its parent."""
+    is_owed: bool
 
 
 async def stored_tree(store: SessionStore, top: SessionId) -> list[Node]:
@@ -62,7 +70,8 @@ async def stored_tree(store: SessionStore, top: SessionId) -> list[Node]:
         summary = await store.summary(id)
         if summary is None:
             continue
-        result.append(Node(summary=summary, stored=await store.read(id), depth=len(place), is_last=place))
+        stored, owed = await store.read(id), await is_owed(store, summary)
+        result.append(Node(summary=summary, stored=stored, depth=len(place), is_last=place, is_owed=owed))
         children = [child for child in await store.children(id) if child.header.origin == "subagent"]
         last = len(children) - 1
         todo.extend((child.header.id, (*place, i == last)) for i, child in reversed(list(enumerate(children))))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from retinue.base.json import JSONObject
-from retinue.compose.tree import usage_object
+from retinue.compose.tree import activation_ending, usage_object
 from retinue.model.content import UserMessage, text_of
-from retinue.session.events import AssistantReply, Event, TurnEnd
+from retinue.session.events import ActivationEnd, ActivationStart, AssistantReply, Event, TurnEnd
 from retinue.session.folds import descriptor, total_usage
 from retinue.session.store import SessionSummary, StoredSession
 from retinue.subagent.outcome import turn_ending
@@ -15,15 +15,24 @@ from retinue.subagent.outcome import turn_ending
 __all__ = ["clock_time", "label", "session_object", "state", "title"]
 
 
-def state(summary: SessionSummary, stored: StoredSession) -> str:
-    """`open` while a turn has no end (it works, or its process ended), else how the last turn ended."""
+def state(summary: SessionSummary, stored: StoredSession, *, is_owed: bool = False) -> str:
+    """`open` while a turn has no end (it works, or its process ended), `waiting` while only what it started goes on.
+
+    Otherwise how its last work ended. `is_owed` says that sessions below it have open work.
+    """
     if summary.open_turn is not None:
         return "open"
+    made = descriptor(stored.header, stored.events)
+    if made is not None and made.mode == "continuable":
+        first = stored.header.seed_length or 0
+        if any(isinstance(e.data, ActivationStart | ActivationEnd) for e in reversed(stored.events) if e.seq >= first):
+            return activation_ending(stored.events, first) or "waiting"
     ends = (event.data for event in reversed(stored.events) if isinstance(event.data, TurnEnd))
     end = next(ends, None)
     if end is None:
         return "waiting" if summary.pending else "new"
-    return turn_ending(end)
+    ending = turn_ending(end)
+    return "waiting" if is_owed and ending == "completed" else ending
 
 
 def label(stored: StoredSession) -> str:
@@ -48,14 +57,14 @@ def last_text(events: list[Event]) -> str:
     return next((text for text in texts if text.strip()), "")
 
 
-def session_object(summary: SessionSummary, stored: StoredSession) -> JSONObject:
+def session_object(summary: SessionSummary, stored: StoredSession, *, is_owed: bool = False) -> JSONObject:
     """The session as one JSON object, for `--json`."""
     header = summary.header
     return {
         "id": header.id,
         "parent_id": header.parent_session,
         "label": label(stored) or None,
-        "state": state(summary, stored),
+        "state": state(summary, stored, is_owed=is_owed),
         "title": title(stored),
         "cwd": header.cwd,
         "created_at": header.created_at / 1000,

@@ -14,9 +14,9 @@ def tree_line(node: Node) -> str:
     """Branches, what it is called, how it stands, what it used, how long it took, and its id."""
     header = node.summary.header
     used = total_usage(node.stored.events, header.seed_length or 0)
-    name = label(node.stored) or brief(title(node.stored), 50) or "(nothing said)"
+    name = brief(label(node.stored)) or brief(title(node.stored), 50) or "(nothing said)"
     facts = (
-        state(node.summary, node.stored),
+        state(node.summary, node.stored, is_owed=node.is_owed),
         f"{used.requests} request{'' if used.requests == 1 else 's'}",
         tokens(used.input_tokens + used.output_tokens),
         duration((node.summary.last_event_at - header.created_at) / 1000),
