@@ -21,11 +21,14 @@ Retinue = Callable[..., Done]
         (("run", " ", ""), "say what to do"),
         (("run", "x", "--stream"), "--output jsonl"),
         (("run", "x", "--timeout", "0"), "--timeout"),
+        (("run", "x", "--timeout", "nan"), "--timeout"),
+        (("run", "x", "--drain-timeout", "nan"), "--drain-timeout"),
         (("run", "x", "--output", "xml"), "text"),
         (("run", "x", "--nonsense"), "--nonsense"),
         (("resume",), "ID"),
         (("resume", "some", "--key", "k"), "--key"),
         (("resume", "some", " "), "the text is empty"),
+        (("resume", "some", "text", "--key", ""), "--key is empty"),
         (("nonsense",), "nonsense"),
     ],
 )
@@ -54,6 +57,8 @@ def test_without_a_model_it_says_what_to_set_and_names_the_demo(retinue: Retinue
         (("--model", "ollama:x", "--base-url", "localhost:1"), "http://"),
         (("--model", "ollama:x", "--set", "plugins.subagent.max_dept=2"), "max_dept"),
         (("--model", "ollama:x", "--set", "plugins.subagent.max_dept=2"), "max_depth"),
+        (("--model", "ollama:x", "--set", "plugins.subagent.max_depth=-1"), "max_depth"),
+        (("--model", "ollama:x", "--set", "plugins.subagent.instances=[{max_depth: -1}]"), "instances[0].max_depth"),
         (("--model", "ollama:x", "--set", "plugins.nothing={}"), "nothing"),
         (("--model", "ollama:x", "--set", "modell=x"), "modell"),
         (("--model", "ollama:x", "--set", "model"), "path.to.key=value"),
@@ -112,4 +117,16 @@ def test_every_common_option_is_a_variable_too(
 
 def test_how_to_find_a_session_again_is_part_of_the_advice() -> None:
     assert Common(home="/a b", model="x").place == " --home '/a b'"
-    assert Common().place == ""
+    assert Common().place == Common().again == ""
+    given = Common(home="/a b", model="m:x y", base_url="http://me:secret@h/v1", cwd="/c", settings=("k=secret",))
+    assert given.again == " --home '/a b' --model 'm:x y' --base-url http://h/v1 --cwd /c"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_under_the_output_is_told_without_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "retinue", "--home", str(tmp_path), "sessions"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("retinue: OUTPUT_FAILED: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -2,13 +2,18 @@
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
+import apsw
 import pytest
 
 from retinue.cli.text import brief, duration, plain, tokens
+from retinue.store.sqlite._schema import APPLICATION_ID
 from tests.cli.conftest import Lived
 from tests.support.command import Done
 
@@ -136,3 +141,33 @@ def test_plain_text_keeps_its_lines_and_nothing_that_a_terminal_obeys() -> None:
     assert plain(told) == "link red done\nnext\tcell\ufffd"
     assert brief("a\x1b[2Jb\nc", 80) == "ab c"
     assert plain("äöü 漢字 🎉") == "äöü 漢字 🎉"
+
+
+def test_a_home_whose_making_was_cut_off_has_no_sessions_or_says_so(retinue: Retinue, tmp_path: Path) -> None:
+    home = tmp_path / "cut"
+    home.mkdir()
+    path = home / "retinue.db"
+    connection = cast(Any, apsw.Connection(str(path)))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    assert retinue("sessions", "--home", str(home)).out == "no sessions\n"
+    assert retinue("tree", "x", "--home", str(home)).err.startswith("retinue: SESSION_NOT_FOUND: ")
+
+    # A journal of the size that a first transaction leaves, copied while it is open.
+    other = tmp_path / "hot"
+    other.mkdir()
+    connection = cast(Any, apsw.Connection(str(tmp_path / "source.db")))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; CREATE TABLE t (x)")
+    connection.execute("PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN; CREATE TABLE u (x)")
+    connection.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
+        " INSERT INTO t SELECT hex(randomblob(100)) FROM n"
+    )
+    shutil.copy(tmp_path / "source.db", other / "retinue.db")
+    shutil.copy(tmp_path / "source.db-journal", other / "retinue.db-journal")
+    connection.close()
+    done = retinue("sessions", "--home", str(other))
+    assert (done.code, done.out) == (1, "")
+    assert "cut off" in done.err
+    assert "retinue run" in done.err

@@ -1,5 +1,7 @@
 """How runs end: every outcome with its exit code and what it says."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 from retinue.session.events import TurnEnd
@@ -86,3 +88,43 @@ def test_no_request_leaves_once_the_token_limit_is_reached(at: At) -> None:
     assert (done.code, done.result["outcome"]) == (1, "over-budget")
     assert done.result["usage"]["input_tokens"] + done.result["usage"]["output_tokens"] == 1000
     place.check()
+
+
+def test_a_limit_that_stops_the_children_of_a_root_that_was_done_is_named(at: At) -> None:
+    begin = {"tool": "subagent", "args": {"description": "kid", "prompt": "CHILD", "run_in_background": True}}
+    used = {"prompt_tokens": 400, "completion_tokens": 100}
+    limits = {"TIMEOUT": ("--timeout", "4"), "OVER_BUDGET": ("--max-tokens", "1000")}
+    kid = {"TIMEOUT": says("x", hold="never"), "OVER_BUDGET": says("unused", optional=True)}
+    for code, limit in limits.items():
+        # The child's second request waits for the answer of the root, so that the root is done in both cases.
+        bash = {"tool": "bash", "args": {"command": "sleep 1"}}
+        with scripted_server(
+            session("root", "ROOT", calls(begin), says("started", usage=used)),
+            session("child", "CHILD", calls(bash, usage=used), kid[code]),
+        ) as server:
+            place = at(server)
+            done = place.retinue("run", "ROOT", "--output", "json", *limit)
+        assert (done.code, done.result["outcome"], done.result["error"]["code"]) == (3, "completed", code)
+        assert done.result["abandoned"] == [done.result["agents"][0]["id"]]
+        assert done.result["agents"][0]["outcome"] is None
+        assert f"retinue: {code}: " in done.err
+        assert "retinue: ABANDONED: " in done.err
+        again = f"go on with: retinue resume {done.result['session_id']} --model openai-compatible:scripted --base-url"
+        assert f"{again} {server.url}" in done.err
+
+
+def test_an_answer_that_nobody_can_get_is_no_success(at: At) -> None:
+    with scripted_server(session("root", "ROOT", says("the answer"))) as server:
+        place = at(server)
+        command = ["--model", "openai-compatible:scripted", "--base-url", server.url, "ROOT"]
+        done = subprocess.run(
+            ["/bin/sh", "-c", 'exec "$0" -m retinue run "$@" >&-', sys.executable, *command],
+            cwd=place.folder,
+            env=place.environment(),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "retinue: OUTPUT_CLOSED: " in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -78,7 +79,22 @@ def run_command(arguments: Sequence[str]) -> int:
         if os.environ.get("RETINUE_DEBUG"):
             raise
         return report(error)
-    except BrokenPipeError:
-        # Whoever read the output has gone: there is nobody to tell, and the interpreter must not try again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the output has gone: there is nobody to tell
+        _drop_output()
         return 1
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        from retinue.cli.failures import say
+
+        say("OUTPUT_FAILED", f"the output cannot be written: {error.strerror}")
+        _drop_output()
+        return 1
+
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def _drop_output() -> None:
+    """The interpreter does not try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

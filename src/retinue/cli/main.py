@@ -10,7 +10,10 @@ from types import FrameType
 
 from retinue import __version__
 
-__all__ = ["entry"]
+__all__ = ["closed", "entry"]
+
+closed: set[str] = set()
+"""Which of `stdout` and `stderr` the caller closed: nothing that is written there arrives."""
 
 
 def entry() -> int:
@@ -35,6 +38,7 @@ def _open_streams() -> None:
 
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
+            closed.add(name)
             fd = os.open(os.devnull, os.O_WRONLY)
             if fd != number:
                 os.dup2(fd, number)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -61,6 +61,24 @@ class Common:
         given = (("--home", self.home), ("--store", self.store), ("--config", self.config))
         return "".join(f" {name} {quote(value)}" for name, value in given if value is not None)
 
+    @property
+    def again(self) -> str:
+        """The options that another command line needs to go on as this one did, with a leading space, or nothing.
+
+        `--set` is left out, and what an address has before its host: they may hold keys.
+        """
+        from re import sub
+        from shlex import quote
+
+        address = None if self.base_url is None else sub(r"(?<=//)[^/?#]*@", "", self.base_url)
+        given = (
+            ("--model", self.model),
+            ("--base-url", address),
+            ("--cwd", self.cwd),
+            ("--permission", self.permission),
+        )
+        return self.place + "".join(f" {name} {quote(value)}" for name, value in given if value is not None)
+
     def load(self, environ: Mapping[str, str]) -> Config:
         """The configuration that holds for this command line. Raises: ConfigError."""
         from retinue.compose.config import Overrides, load_config
@@ -75,7 +93,25 @@ class Common:
             permission=self.permission,
             settings=(*more, *self.settings),
         )
-        return load_config(overrides, cwd=self.folder, environ=environ)
+        config = load_config(overrides, cwd=self.folder, environ=environ)
+        _check_depths(config)
+        return config
+
+
+def _check_depths(config: Config) -> None:
+    """Raises: ConfigError for a depth of delegation below 0."""
+    options = _mapping(config.plugins.get("subagent"))
+    more = options.get("instances")
+    others = cast("list[object]", more) if isinstance(more, list) else []
+    given = [("", options), *((f".instances[{i}]", _mapping(one)) for i, one in enumerate(others))]
+    for where, one in given:
+        depth = one.get("max_depth")
+        if isinstance(depth, int) and depth < 0:
+            raise ConfigError(f"plugins.subagent{where}.max_depth is {depth}; it must be 0 (no delegation) or more")
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
 
 
 def common_options(command: F) -> F:

@@ -28,6 +28,8 @@ def command(ctx: click.Context, id: str, text: tuple[str, ...], key: str | None,
     message = words(text)
     if text and not message:
         raise click.UsageError("the text is empty; leave it out to go on without one")
+    if key is not None and not key.strip():
+        raise click.UsageError("--key is empty; give the text a key of its own, or leave it out")
     if key is not None and not message:
         raise click.UsageError("--key makes sending a text repeatable; give the text as well")
     job = make_job(shared(ctx, options), options, session=id, task=message or None, key=key)

@@ -38,6 +38,16 @@ class Job:
     """The same command line finds the session again, so that people are told how to go on."""
 
 
+class _Seconds(click.FloatRange):
+    """A range that has no place for `nan`, which compares with nothing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if seconds != seconds:
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
 _OPTIONS = (
     click.option(
         "--output",
@@ -51,7 +61,7 @@ _OPTIONS = (
         "--timeout",
         "timeout_s",
         metavar="S",
-        type=click.FloatRange(min=0, min_open=True),
+        type=_Seconds(min=0, min_open=True),
         help="Seconds after which the whole tree is stopped.",
     ),
     click.option(
@@ -71,7 +81,7 @@ _OPTIONS = (
         "--drain-timeout",
         "drain_timeout_s",
         metavar="S",
-        type=click.FloatRange(min=0),
+        type=_Seconds(min=0),
         default=600.0,
         show_default=True,
         help="Bound on that wait; 0 = none.",

@@ -14,6 +14,7 @@ from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject, encode
 from retinue.cli.headless.pen import Pen
+from retinue.cli.main import closed
 from retinue.errors import error_record
 from retinue.host.host import Host
 from retinue.model.chunks import ReasoningDelta, TextDelta
@@ -89,7 +90,7 @@ class Output:
         )
 
     async def finish(self) -> bool:
-        """All is written; False if nobody took it."""
+        """All is written; False if nobody took it, also because the caller had closed stdout."""
         await self._pen.finish()
         return self._close()
 
@@ -101,7 +102,7 @@ class Output:
     def _close(self) -> bool:
         if self._pen.is_broken:  # so that the interpreter does not try again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return not self._pen.is_broken
+        return not self._pen.is_broken and "stdout" not in closed
 
 
 def _line(value: JSONObject) -> bytes:

@@ -29,12 +29,18 @@ from retinue.compose.run import Result, Run
 from retinue.compose.tree import usage_object
 from retinue.errors import RetinueError
 from retinue.model.content import Usage
+from retinue.session.events import ErrorRecord
 
 __all__ = ["Opener", "open_configured", "perform"]
 
 Opener: TypeAlias = Callable[[Job], AbstractAsyncContextManager[App]]
 
 _RESUMABLE = ("aborted", "timeout", "over-budget")
+_LIMITS = {
+    "timeout": ErrorRecord("TIMEOUT", "the time limit was reached while agents or tasks of the tree were at work"),
+    "over-budget": ErrorRecord("OVER_BUDGET", "the token limit was reached while agents or tasks had more to do"),
+}
+"""Why a tree was stopped whose root had completed its turn, by the detail of the cause."""
 
 
 def open_configured(job: Job) -> AbstractAsyncContextManager[App]:
@@ -164,7 +170,11 @@ class _Work:
         """The result, once nobody works any more or has to stop."""
         finished = await control.finished(self.job.on_finish, self.job.drain_timeout_s)
         await run.agent.environment.sessions.writer.durable()
-        return replace(run.so_far(), stopped=finished.stopped, abandoned=finished.abandoned)
+        result = replace(run.so_far(), stopped=finished.stopped, abandoned=finished.abandoned)
+        cause = control.cause
+        if cause is not None and cause.kind == "limit" and result.error is None and result.abandoned:
+            result = replace(result, error=_LIMITS.get(cause.detail or ""))
+        return result
 
     async def begin(self, app: App) -> Run:
         """The run is at work, and people know its id."""
@@ -188,14 +198,14 @@ class _Work:
         """The exit code, with what people must know on stderr."""
         if result.error is not None:
             say(result.error.code, result.error.message)
-        if self.job.is_resumable and (result.outcome in _RESUMABLE or control.signal is not None):
-            progress.say(f"go on with: retinue resume{self.job.common.place} {result.session_id}")
+        if result.outcome == "completed" and result.abandoned:
+            say("ABANDONED", f"still at work when the wait ended: {', '.join(result.abandoned)}")
+        is_cut = result.outcome in _RESUMABLE or control.signal is not None or bool(result.abandoned)
+        if self.job.is_resumable and is_cut:
+            progress.say(f"go on with: retinue resume {result.session_id}{self.job.common.again}")
         if result.outcome != "completed":
             return 1
-        if result.abandoned:
-            say("ABANDONED", f"still at work when the wait ended: {', '.join(result.abandoned)}")
-            return 3
-        return 0
+        return 3 if result.abandoned else 0
 
     def nothing(self, outcome: str, code: str, message: str) -> JSONObject:
         """The result object where there is no result."""

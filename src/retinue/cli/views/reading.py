@@ -6,13 +6,15 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
 
 from retinue.base.clock import SystemClock
 from retinue.base.ids import SessionId
 from retinue.cli.options import Common
 from retinue.compose.dotenv import with_dotenv
 from retinue.compose.stores import open_store, store_path
-from retinue.errors import SessionNotFound
+from retinue.errors import SessionNotFound, StoreFailure
 from retinue.session.store import SessionStore, SessionSummary, StoredSession
 
 __all__ = ["Node", "found", "is_owed", "reading", "stored_tree"]
@@ -27,11 +29,42 @@ async def reading(common: Common) -> AsyncGenerator[SessionStore | None]:
     if not path.exists() or not path.stat().st_size:
         yield None
         return
-    store = open_store(config, environ, SystemClock(), read_only=True)
+    try:
+        store = open_store(config, environ, SystemClock(), read_only=True)
+    except StoreFailure as error:
+        if _is_cut_off(path):
+            raise StoreFailure(
+                f"the home of {str(path)!r} is being made, or the process that made it was cut off; looking repairs "
+                "nothing, but the next `retinue run` or `retinue resume` there does"
+            ) from error
+        if not _is_unborn(path):
+            raise
+        yield None
+        return
     try:
         yield store
     finally:
         await store.aclose()
+
+
+def _is_cut_off(path: Path) -> bool:
+    """A transaction from before the log of writes was cut off: only a writer can roll it back."""
+    journal = path.with_name(path.name + "-journal")
+    return journal.exists() and journal.stat().st_size > 0
+
+
+def _is_unborn(path: Path) -> bool:
+    """It is a database, and nothing was ever stored in it: its tables come with its schema's first version."""
+    import apsw
+
+    try:
+        connection = cast(Any, apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
+        try:
+            return list(connection.execute("SELECT count(*) FROM sqlite_schema")) == [(0,)]
+        finally:
+            connection.close()
+    except apsw.Error:
+        return False
 
 
 async def found(store: SessionStore | None, id: str) -> tuple[SessionStore, SessionId]:
