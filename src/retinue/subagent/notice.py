@@ -51,11 +51,18 @@ def _one_line(text: str) -> str:
     return line if len(line) <= _SUMMARY_CHARS else f"{line[: _SUMMARY_CHARS - 1]}…"
 
 
-def settlement_message(child: SessionId, epoch: int, label: str | None, outcome: Outcome, parked: int) -> UserMessage:
+def settlement_message(
+    child: SessionId,
+    epoch: int,
+    label: str | None,
+    outcome: Outcome,
+    closing: tuple[InputBlock, ...],
+    parked: int,
+) -> UserMessage:
     """The runtime's account of how an activation ended. Its id is the same for the same activation.
 
     First a line with the child's id and how it ended, then either a line that says there is no closing message, or a
-    lead line and the child's last words. Source: behaviour CN-04..CN-06.
+    lead line and `closing`, the child's last words. Source: behaviour CN-04..CN-06.
     """
     words = _WORDS.get(outcome.ending, f"ended abnormally ({outcome.ending})")
     lines = [f"[notice] Agent {_name(child, label)} {words}."]
@@ -64,9 +71,9 @@ def settlement_message(child: SessionId, epoch: int, label: str | None, outcome:
     if parked:
         queued = "1 message is" if parked == 1 else f"{parked} messages are"
         lines.append(f"{queued} still queued for it; send_message resumes it with the oldest first.")
-    if outcome.output:
+    if closing:
         lines.append("Its closing message:")
-        content = _content(child, "\n".join(lines), outcome.output)
+        content = _content(child, "\n".join(lines), closing)
     else:
         lines.append("There is no closing message.")
         content = (Text("\n".join(lines) + "\n"),)

@@ -16,7 +16,9 @@ from retinue.session.rows import Delivery
 from retinue.session.transaction import Transaction
 from retinue.subagent.continuation import Continuations
 from retinue.subagent.notice import report_message
+from retinue.subagent.words import bounded_words
 from retinue.tools.function import tool
+from retinue.tools.output import spill_path
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 __all__ = ["REPORT_ORDER", "ReportDelivery", "install_report"]
@@ -81,6 +83,8 @@ def _report_tool(
         parent = child.session.header.parent_session
         if parent is None or await host.sessions.store.summary(parent) is None:
             raise ParentUnavailable("the agent that started you does not exist any more; nobody would read the report")
+        home = host.options.home
+        words = await bounded_words(output, None if home is None else spill_path(home / "spill", ctx.key))
         count = sent.get(ctx.turn, 0) + 1
         sent.clear()
         sent[ctx.turn] = count
@@ -91,7 +95,7 @@ def _report_tool(
             tx.insert(
                 Delivery(
                     session_id=parent,
-                    message=report_message(id, child.id, made.label, output),
+                    message=report_message(id, child.id, made.label, words),
                     target="next-step",
                     wake=not is_quiet,
                     accepted_at=host.clock.now_ms(),

@@ -6,6 +6,7 @@ It holds only while the child has nothing to run and no child at work; else the 
 from __future__ import annotations
 
 from retinue.agent.agent import Agent
+from retinue.model.content import InputBlock
 from retinue.session.events import ActivationEnd, Descriptor
 from retinue.session.rows import Delivery, Target
 from retinue.session.session import Session
@@ -21,6 +22,7 @@ def add_settlement(
     session: Session,
     made: Descriptor,
     outcome: Outcome,
+    words: tuple[InputBlock, ...],
     *,
     parent: Agent | None,
     is_quiet: bool,
@@ -30,9 +32,10 @@ def add_settlement(
 ) -> None:
     """`tx` ends the open activation of `session`.
 
-    `parent` is the live agent of the parent, if there is one; `is_quiet` tells it without waking it, and without
-    `is_delivered` there is nobody to tell. `parks` leaves nothing that could run: instructions wait for the next
-    message, and what else would wake is read in whatever turn comes next. Source: architecture, section 3.
+    `words` is what the parent reads of the outcome's output. `parent` is the live agent of the parent, if there is
+    one; `is_quiet` tells it without waking it, and without `is_delivered` there is nobody to tell. `parks` leaves
+    nothing that could run: instructions wait for the next message, and what else would wake is read in whatever turn
+    comes next. Source: architecture, section 3.
     """
     activation, parent_id = session.turns.activation, session.header.parent_session
     assert activation is not None
@@ -61,7 +64,7 @@ def add_settlement(
         tx.insert(
             Delivery(
                 session_id=parent_id,
-                message=settlement_message(session.id, activation.epoch, made.label, outcome, parked),
+                message=settlement_message(session.id, activation.epoch, made.label, outcome, words, parked),
                 target=target,
                 wake=not is_quiet,
                 accepted_at=now_ms,

@@ -35,6 +35,7 @@ from retinue.subagent.outcome import Outcome
 from retinue.subagent.resident import Keyed, Resident
 from retinue.subagent.roster import Arrival, Roster
 from retinue.subagent.settlement import add_settlement
+from retinue.subagent.words import bounded_blocks, closing_path
 
 __all__ = ["REFUSAL_LIMIT", "LiveTasks", "Supervisor"]
 
@@ -240,14 +241,17 @@ class Supervisor:
         if session.mailbox.is_runnable and not resident.is_released:
             return
         is_known = await self._is_known(resident.parent_id)
-        parent = self._agents.get(resident.parent_id)
         outcome = self._outcome(resident, session)
+        path = closing_path(self._host.options.home, session.id, session.turns.activation.epoch)
+        words = await bounded_blocks(outcome.output, path)
+        parent = self._agents.get(resident.parent_id)
         tx = self._host.sessions.transaction()
         add_settlement(
             tx,
             session,
             resident.descriptor,
             outcome,
+            words,
             parent=parent,
             is_quiet=parent is not None and (parent.is_closing or self._is_draining(parent)),
             is_delivered=is_known,
