@@ -296,3 +296,14 @@ def test_what_is_no_reply_is_a_server_error(data: str) -> None:
         chunks_of(data)
     assert caught.value.kind == "server"
     assert len(str(caught.value)) < 1000
+
+
+def test_halves_of_a_character_are_joined_and_lone_ones_replaced() -> None:
+    halves = [delta(content="a \ud83d"), delta(content="\ude00 b"), delta(content=" \ud83d there"), delta("stop")]
+    assert message_of(*halves).content == (Text("a \U0001f600 b \ufffd there"),)
+
+
+def test_halves_of_a_character_in_arguments_are_joined() -> None:
+    parts = [part(0, "i", "f", '{"a": "\ud83d'), part(0, arguments='\ude00"}')]
+    assert calls_of(*parts) == [("i", "f", '{"a": "\U0001f600"}')]
+    assert calls_of(part(0, "i", "f", {"a": "\ud83d"})) == [("i", "f", '{"a": "\ufffd"}')]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from retinue.agent.environment import Attempt
 from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
+from retinue.base.text import well_formed
 from retinue.errors import ModelError, ModelNotConfigured
 from retinue.model.assemble import Assembler
-from retinue.model.chunks import Chunk, Sink
+from retinue.model.chunks import CallDelta, Chunk, ReasoningDelta, Sink, TextDelta
 from retinue.model.client import Body, ModelClient, ModelRequest, ToolSpec, Transcript
 from retinue.prompt.assembly import AssemblyContext, assemble
 from retinue.session.events import Payload, RequestContext, RequestHeaderChange
@@ -166,6 +168,14 @@ def _sink(agent: Agent, turn: int, step: int, number: int, assembler: Assembler)
     def sink(chunk: Chunk) -> None:
         feed(chunk)
         if bus.wants(ChunkArrived):  # asked for each chunk: who begins to watch in the middle sees the rest
-            bus.publish(ChunkArrived(agent, turn, step, number, chunk))
+            bus.publish(ChunkArrived(agent, turn, step, number, _encodable(chunk)))
 
     return sink
+
+
+def _encodable(chunk: Chunk) -> Chunk:
+    """The chunk as observers can write it down: half a character, whose other half may follow, becomes U+FFFD."""
+    if isinstance(chunk, TextDelta | ReasoningDelta | CallDelta):
+        text = well_formed(chunk.text)
+        return chunk if text is chunk.text else replace(chunk, text=text)
+    return chunk

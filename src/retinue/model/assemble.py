@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from retinue.base.text import well_formed
 from retinue.model.chunks import CallDelta, CallStart, Chunk, Finish, FinishReason, ReasoningDelta, TextDelta, Used
 from retinue.model.content import AssistantMessage, Block, Reasoning, Text, ToolCall, Usage
 
@@ -84,7 +85,7 @@ class Assembler:
         """
         blocks: list[Block] = []
         for prose in self._prose:
-            text = "".join(prose.parts)
+            text = well_formed("".join(prose.parts))
             if prose.kind is Text and text:
                 blocks.append(Text(text))
             elif prose.kind is Reasoning and (text or prose.signature):
@@ -101,5 +102,5 @@ class Assembler:
             while id in seen:
                 id = f"{id}_{slot}"
             seen.add(id)
-            calls.append(ToolCall(id, call.name, "".join(call.arguments)))
+            calls.append(ToolCall(well_formed(id), well_formed(call.name), well_formed("".join(call.arguments))))
         return calls

@@ -6,12 +6,14 @@ a slot of its own, whatever the server's indices and ids are.
 
 from __future__ import annotations
 
+import json
 from typing import Any, NoReturn
 
 import msgspec
 from msgspec import Struct
 
 from retinue.base.json import decode, encode
+from retinue.base.text import well_formed
 from retinue.errors import ModelError
 from retinue.model.adapters.http_errors import bounded, payload_error, scrubbed
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
@@ -87,7 +89,25 @@ class _Body(Struct, gc=False):
     object: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Body).decode
+_strict = msgspec.json.Decoder(_Body).decode
+
+
+def _decode(data: bytes) -> _Body:
+    """The event. Halves of characters, which some servers send as escapes of their own, stay in it as surrogates."""
+    try:
+        return _strict(data)
+    except ValueError:
+        if b"\\ud" not in data and b"\\uD" not in data:
+            raise
+        return msgspec.convert(json.loads(data), _Body)
+
+
+def _encoded(value: dict[str, Any]) -> str:
+    try:
+        return encode(value).decode()
+    except ValueError:
+        return well_formed(json.dumps(value, ensure_ascii=False))
+
 
 _REASONS: dict[str, FinishReason] = {
     "tool_calls": "tool-calls",
@@ -227,7 +247,7 @@ class _Call:
     @property
     def is_complete(self) -> bool:
         try:
-            return isinstance(decode("".join(self.arguments)), dict)
+            return isinstance(decode(well_formed("".join(self.arguments))), dict)
         except (ValueError, RecursionError):
             return False
 
@@ -258,7 +278,7 @@ class _Calls:
         if function is not None:
             name = function.name or ""
             raw = function.arguments
-            arguments = raw if isinstance(raw, str) else "" if raw is None else encode(raw).decode()
+            arguments = raw if isinstance(raw, str) else "" if raw is None else _encoded(raw)
         call = self._last if part.index is None else self._by_index.get(part.index)
         if call is None or _opens(call, part.index, id, name, arguments):
             call = self._open(part)
