@@ -24,10 +24,12 @@ from retinue.subagent.lifecycle import SubagentEnded, SubagentStarted
 from retinue.subagent.provider import RunRequest
 from retinue.subagent.resident import Accepted
 from retinue.testing.clock import FakeClock
+from retinue.testing.gate import Gate
 from retinue.testing.host import audit
 from retinue.testing.model import ScriptedModel
 from retinue.testing.request import SeenRequest
-from retinue.testing.script import optional, text
+from retinue.testing.script import Reply, optional, text
+from retinue.tools.function import tool
 from retinue.tools.tool import Tool
 
 CONTINUABLE = ("plugins.subagent.background_mode=continuable", "plugins.report={}")
@@ -158,3 +160,32 @@ class Lifecycle:
     def _add(self, what: str, id: SessionId, run: str) -> None:
         self.seen.append((what, id))
         self.runs.append((what, run))
+
+
+async def left_nothing(app: App, agent: Agent, lifecycle: Lifecycle) -> None:
+    """No child, no row, no event is left of a start that was rejected."""
+    assert app.host.agents.list() in ((), (agent,))
+    assert await children(app, agent.id) == []
+    assert await notices(app, agent.id) == []
+    assert lifecycle.seen == []
+
+
+async def chain(
+    app: App, agent: Agent, labels: str, model: ScriptedModel, gate: Gate, **later: Reply
+) -> list[SessionId]:
+    """One child below the other, all of them held in their first turn; `later` are replies after that, by label."""
+    ids: list[SessionId] = []
+    parent = agent
+    for at, label in enumerate(labels, 1):
+        rest = [later[label]] if label in later else []
+        model.script(label, text(f"{label} so far").hold_after(gate), *rest)
+        ids.append(await start(app, parent, label))
+        await gate.wait_reached(at)
+        parent = live(app, ids[-1])
+    return ids
+
+
+@tool(safe=True)
+async def noop() -> str:
+    """Do nothing."""
+    return "done"

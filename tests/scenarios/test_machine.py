@@ -40,7 +40,19 @@ from tests.scenarios.small import check_tree, of, small_host
 from tests.support.stores import OpenStore, store_opener
 
 IS_LONG = bool(os.environ.get("RETINUE_LONG"))
-REPLIES = ("text", "held", "report", "held report", "spawn", "failure", "refusal", "truncated", "empty")
+REPLIES = (
+    "text",
+    "held",
+    "report",
+    "held report",
+    "spawn",
+    "spawn",
+    "held spawn",
+    "failure",
+    "refusal",
+    "truncated",
+    "empty",
+)
 Who: TypeAlias = int
 """Picks one of the agents that are there, however many."""
 
@@ -115,6 +127,7 @@ _who = st.integers(0, 5)
 actions = st.one_of(
     st.builds(Start, _who),
     st.builds(Start, st.just(0)),
+    st.builds(Start, st.just(0)),
     st.builds(FollowUp, _who),
     st.builds(FollowUp, _who),
     st.builds(Interrupt, _who),
@@ -126,17 +139,21 @@ actions = st.one_of(
     st.builds(Foreign, _who, st.sampled_from(["user", "coordinator"])),
     st.just(Open()),
     st.builds(Yield, st.integers(1, 12)),
+    st.builds(Yield, st.integers(1, 12)),
+    st.just(Yield(60)),
     st.just(Yield(60)),
     st.just(Restart()),
 )
 
 
 @settings(
-    max_examples=2000 if IS_LONG else 60,
+    max_examples=2000 if IS_LONG else 40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 @given(
-    st.lists(actions, max_size=40 if IS_LONG else 25), st.lists(st.sampled_from(REPLIES), max_size=30), st.booleans()
+    st.lists(actions, min_size=12, max_size=40),
+    st.lists(st.sampled_from(REPLIES), min_size=8, max_size=40),
+    st.booleans(),
 )
 def test_children_keep_their_promises_in_any_order_of_events(
     todo: list[Action], replies: list[str], is_sqlite: bool
@@ -173,6 +190,8 @@ class World:
     """Every child that was ever told of."""
     host: Host | None = None
     foreign: int = 0
+    clock_of_restart: int = 20
+    """Restarts come at different distances from what was done before them."""
     faults: list[str] = field(default_factory=list[str])
 
     async def live(self, todo: list[Action], *, to_the_end: bool = False) -> None:
@@ -191,7 +210,10 @@ class World:
             async with anyio.create_task_group() as group:
                 for action in todo:
                     await self.act(action, group)
+                    await turns(1)
                     self.check_running()
+                await turns(self.clock_of_restart % 40)
+                self.clock_of_restart += 17
                 if to_the_end:
                     await self.finish()
                 group.cancel_scope.cancel()
@@ -201,8 +223,7 @@ class World:
         host = self.host
         assert host is not None
         while True:
-            for _ in range(200):
-                await anyio.lowlevel.checkpoint()
+            await turns(200)
             if not self.gates:
                 break
             self.gates.pop(0).open()
@@ -237,6 +258,8 @@ class World:
                 return hold(gate, calls(call("report", output="found late"), call("report", output="and more")))
             case "spawn":
                 return calls(call("subagent", description="G", prompt="below"))
+            case "held spawn":
+                return hold(gate, calls(call("subagent", description="G", prompt="below")))
             case "failure":
                 return fail("auth")
             case "refusal":
@@ -311,9 +334,8 @@ class World:
             case Open():
                 if self.gates:
                     self.gates.pop(0).open()
-            case Yield(turns=turns):
-                for _ in range(turns):
-                    await anyio.lowlevel.checkpoint()
+            case Yield(turns=count):
+                await turns(count)
             case _:
                 pass
 
@@ -331,6 +353,12 @@ class World:
         store.begin([Batch((Insert(delivery),))], lambda _: done.set())
         await done.wait()
         await store.aclose()
+
+
+async def turns(count: int) -> None:
+    """The event loop goes round so often."""
+    for _ in range(count):
+        await anyio.lowlevel.checkpoint()
 
 
 async def attempt(what: Coroutine[Any, Any, object]) -> None:

@@ -15,8 +15,6 @@ from retinue.base.ids import SessionId
 from retinue.compose.app import App
 from retinue.errors import (
     ActivationClosing,
-    ActivationSetupReleaseFailed,
-    ActivationSetupRevoked,
     DepthExceeded,
     Draining,
     DuplicateChild,
@@ -39,6 +37,7 @@ from tests.scenarios.stock import (
     Lifecycle,
     children,
     continuations,
+    left_nothing,
     listener,
     live,
     log,
@@ -79,14 +78,6 @@ def request(parent: Agent, **more: object) -> RunRequest:
     from retinue.model.content import Text
 
     return RunRequest(parent=parent, prompt=(Text("P"),), label="C", **more)  # type: ignore[arg-type]
-
-
-async def left_nothing(app: App, agent: Agent, lifecycle: Lifecycle) -> None:
-    """No child, no row, no event is left of a start that was rejected."""
-    assert app.host.agents.list() in ((), (agent,))
-    assert await children(app, agent.id) == []
-    assert await notices(app, agent.id) == []
-    assert lifecycle.seen == []
 
 
 async def test_c25_a_drain_cancels_a_start_that_is_being_prepared_and_waits_for_its_clean_up(tmp_path: Path) -> None:
@@ -290,100 +281,6 @@ async def test_siblings_start_side_by_side_and_one_that_fails_disturbs_no_other(
                 group.cancel_scope.cancel()
         await quiet(app, agent)
         assert await children(app, agent.id) == [child]
-
-
-async def test_contributions_are_installed_in_order_and_a_failing_one_takes_the_earlier_back(tmp_path: Path) -> None:
-    model = ScriptedModel()
-    listener(model)
-    model.script("C", text("first"), text("second"))
-    async with stock(model, tmp_path, *CONTINUABLE) as app:
-        trace: list[str] = []
-
-        def contribution(name: str, fails: bool = False):
-            async def setup(child: Agent, made: Descriptor) -> Callable[[], None]:
-                if fails:
-                    raise ValueError(f"{name} has no room")
-                trace.append(f"+{name}")
-                return lambda: trace.append(f"-{name}")
-
-            return setup
-
-        agent = await app.agent(label="R")
-        continuations(app).contribute(contribution("one"))
-        continuations(app).contribute(contribution("two"))
-        child = await start(app, agent)
-        await settled(app, child)
-        assert trace == ["+one", "+two", "-two", "-one"]
-        trace.clear()
-        await continuations(app).send(agent, child, "again")
-        await quiet(app, agent)
-        assert trace == ["+one", "+two", "-two", "-one"]
-        trace.clear()
-        undo = continuations(app).contribute(contribution("three", fails=True))
-        with pytest.raises(ValueError, match="three has no room"):
-            await start(app, agent)
-        assert trace == ["+one", "+two", "-two", "-one"]
-        undo()
-
-
-async def test_c25_a_contribution_that_is_removed_while_a_child_is_built_fails_that_build(tmp_path: Path) -> None:
-    model, gate = ScriptedModel(), Gate()
-    async with stock(model, tmp_path, *CONTINUABLE) as app:
-        lifecycle = Lifecycle(app)
-        agent = await app.agent(label="R")
-        trace: list[str] = []
-
-        async def early(child: Agent, made: Descriptor) -> Callable[[], None]:
-            trace.append("+early")
-            return lambda: trace.append("-early")
-
-        async def other(child: Agent, made: Descriptor) -> Callable[[], None]:
-            await gate.wait()
-            trace.append("+other")
-            return lambda: trace.append("-other")
-
-        undo = continuations(app).contribute(early)
-        continuations(app).contribute(other)
-
-        async def refused() -> None:
-            with pytest.raises(ActivationSetupRevoked):
-                await start(app, agent)
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(refused)
-            await gate.wait_reached()
-            undo()
-            assert trace == ["+early", "-early"]
-            gate.open()
-        assert trace == ["+early", "-early", "+other", "-other"]
-        await left_nothing(app, agent, lifecycle)
-
-
-async def test_removing_a_contribution_revokes_it_at_once_and_tries_every_child(tmp_path: Path) -> None:
-    model, gate = ScriptedModel(), Gate()
-    listener(model)
-    model.script("A", hold(gate, text("a")))
-    model.script("B", hold(gate, text("b")))
-    async with stock(model, tmp_path, *CONTINUABLE) as app:
-        agent = await app.agent(label="R")
-        revoked: list[str] = []
-
-        async def setup(child: Agent, made: Descriptor) -> Callable[[], None]:
-            def undo() -> None:
-                revoked.append(child.label)
-                raise ValueError(f"{child.label} keeps it")
-
-            return undo
-
-        undo = continuations(app).contribute(setup)
-        first, second = await start(app, agent, "A"), await start(app, agent, "B")
-        with pytest.raises(ActivationSetupReleaseFailed, match=r"A keeps it.*B keeps it"):
-            undo()
-        assert revoked == ["A", "B"]
-        gate.open()
-        await settled(app, first)
-        await settled(app, second)
-        assert revoked == ["A", "B"]
 
 
 async def test_the_log_of_a_child_begins_with_what_it_is_and_its_prompt_is_the_users(tmp_path: Path) -> None:

@@ -1,23 +1,29 @@
 """A whole log breaks no rule, and each rule is found when it is broken."""
 
 import pytest
+from msgspec.structs import replace
 
+from retinue.base.ids import MessageId, SessionId
+from retinue.model.content import Source, Text, UserMessage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
+    Descriptor,
     EndSeed,
     Event,
     Payload,
     RequestContext,
     RequestHeader,
     RequestHeaderChange,
+    SessionHeader,
     StepEnd,
     StepStart,
+    ToolReturned,
     TurnResumed,
     TurnStart,
 )
-from retinue.session.invariants import violations
-from retinue.session.rows import StoredRow
+from retinue.session.invariants import SessionRecord, tree_violations, violations
+from retinue.session.rows import Delivery, StoredRow
 from tests.session.logs import ended, log, reply, returned, row, said, started, whole_log
 
 ROWS = [row("m1", turn=1), row("m2", turn=1), row("m3", turn=2)]
@@ -170,3 +176,76 @@ def test_activations_follow_each_other_and_are_settled_when_all_is_quiet() -> No
 def test_one_fault_does_not_hide_the_next() -> None:
     events = log(TurnStart(1), TurnStart(2), StepStart(2, 1), reply(2, 1, "a"), StepEnd(2, 1), ended(2), HEADER)
     assert rules(events) == ["turn-nesting", "call-has-result", "request-in-turn"]
+
+
+PARENT, CHILD = SessionId("parent"), SessionId("child")
+
+
+def family(child: list[Event], *sent: tuple[str, str]) -> list[SessionRecord]:
+    """A parent with these rows (kind and id, in order) from a child with this log."""
+    rows = [
+        StoredRow(
+            delivery=Delivery(
+                session_id=PARENT,
+                message=UserMessage(MessageId(id), (Text("x"),), Source(kind=kind, sender_session_id=CHILD)),
+                target="next-turn",
+                wake=True,
+                accepted_at=0,
+            ),
+            order=order,
+        )
+        for order, (kind, id) in enumerate(sent)
+    ]
+    header = SessionHeader(id=CHILD, created_at=0, parent_session=PARENT, origin="subagent", delegation_depth=1)
+    return [
+        SessionRecord(header=SessionHeader(id=PARENT, created_at=0), events=[], rows=rows),
+        SessionRecord(header=header, events=child, rows=[]),
+    ]
+
+
+def reported(id: str, turn: int = 1) -> ToolReturned:
+    return replace(returned(turn, 1, 0, "a"), meta={"message_id": id})
+
+
+TWICE = log(
+    ActivationStart(1), reported("r1"), ActivationEnd(epoch=1, outcome="completed"),
+    ActivationStart(2), reported("r2"), ActivationEnd(epoch=2, outcome="completed"),
+)  # fmt: skip
+S1, S2 = ("subagent-settled", "s1"), ("subagent-settled", "s2")
+R1, R2 = ("subagent-report", "r1"), ("subagent-report", "r2")
+
+
+@pytest.mark.parametrize(
+    ("rule", "sent"),
+    [
+        (None, (R1, S1, R2, S2)),
+        ("one-settlement-each", (R1, S1)),
+        ("one-settlement-each", (R1, S1, R2, S2, ("subagent-settled", "s3"))),
+        ("report-before-settlement", (S1, R1, R2, S2)),
+        ("report-before-settlement", (R1, R2, S1, S2)),
+        ("report-before-settlement", (R1, S1, S2, R2)),
+    ],
+)
+def test_between_parent_and_child_each_settlement_is_told_once_and_after_its_reports(
+    rule: str | None, sent: tuple[tuple[str, str], ...]
+) -> None:
+    found = tree_violations(family(TWICE, *sent))
+    assert {violation.rule for _, violation in found} == ({rule} if rule else set())
+
+
+def test_a_settlement_that_found_no_parent_is_told_nobody() -> None:
+    events = log(ActivationStart(1), ActivationEnd(epoch=1, outcome="completed", undelivered=True))
+    assert tree_violations(family(events)) == []
+
+
+def test_a_settlement_of_a_child_that_does_not_exist_is_found() -> None:
+    parent, _ = family(TWICE, S1)
+    assert [violation.rule for _, violation in tree_violations([parent])] == ["settlement-has-child"]
+
+
+def test_a_continuable_child_has_turns_in_its_activations_only_and_a_fork_of_it_may_copy_them() -> None:
+    made = Descriptor(mode="continuable", provider="spawn")
+    turn = (TurnStart(1), ended(1))
+    assert rules(log(made, *turn)) == ["turn-in-activation"]
+    assert rules(log(made, ActivationStart(1), *turn, ActivationEnd(epoch=1, outcome="completed"))) == []
+    assert rules(log(made, *turn, EndSeed(), Descriptor(mode="one-shot", provider="fork"))) == []
