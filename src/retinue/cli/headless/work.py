@@ -129,7 +129,7 @@ class _Work:
             self.output.result(self.nothing("error", code, message))
             say(code, message)
             if not isinstance(error, RetinueError) or os.environ.get("RETINUE_DEBUG"):
-                traceback.print_exception(error)
+                progress.say("".join(traceback.format_exception(error)).rstrip())
             return exit_code(error)
         if result is None:
             is_limit = control.cause is not None and control.cause.kind == "limit"

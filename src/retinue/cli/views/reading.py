@@ -34,7 +34,7 @@ async def reading(common: Common) -> AsyncGenerator[SessionStore | None]:
     except StoreFailure as error:
         if _is_cut_off(path):
             raise StoreFailure(
-                f"the home of {str(path)!r} is being made, or the process that made it was cut off; looking repairs "
+                f"the database {str(path)!r} is being made, or the process that made it was cut off; looking repairs "
                 "nothing, but the next `retinue run` or `retinue resume` there does"
             ) from error
         if not _is_unborn(path):
