@@ -31,6 +31,10 @@ PLUGINS = ("permissions", "output", "files", "tasks", "shell", "subagent", "repo
 """Plugins that ship with Retinue, in the order in which they are loaded."""
 
 
+_SECRET_CHARS = 8
+"""Shorter keys are placeholders such as `none`, and common words."""
+
+
 class _PluginModule(Protocol):
     OPTIONS: type[Struct]
 
@@ -74,6 +78,7 @@ async def build(
         cwd=cwd,
         home=home_of(config, environ),
         width=config.max_parallel_tools,
+        secrets=_secrets(environ),
     )
     plugins = [(name, *_load(name, config)) for name in _chosen(config)]
     async with AsyncExitStack() as stack:
@@ -118,6 +123,15 @@ def _client(config: Config, environ: Mapping[str, str]) -> ModelClient:
         quirks=resolved.provider.quirks,
         context_window=resolved.provider.context_window,
     )
+
+
+def _secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of all known model providers that are set: the one that is used is among them."""
+    from retinue.model.adapters.providers import PROVIDERS
+
+    names = {name for provider in PROVIDERS.values() for name in provider.key_variables}
+    values = {environ.get(name, "").strip() for name in names}
+    return tuple(sorted(value for value in values if len(value) >= _SECRET_CHARS))
 
 
 def _chosen(config: Config) -> list[str]:

@@ -9,7 +9,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -70,6 +70,8 @@ class HostOptions:
     home: Path | None = None
     """Folder for what is kept outside the store, such as long outputs; None = nothing is kept."""
     width: int = 10
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values, such as keys, that no tool result may show and no file may keep."""
 
 
 class Host:

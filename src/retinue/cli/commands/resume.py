@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
+from retinue.cli.headless.hidden import hide_keys
 from retinue.cli.headless.job import headless_options, make_job, words
 from retinue.cli.options import common_options, shared
 
@@ -33,6 +35,7 @@ def command(ctx: click.Context, id: str, text: tuple[str, ...], key: str | None,
     if key is not None and not message:
         raise click.UsageError("--key makes sending a text repeatable; give the text as well")
     job = make_job(shared(ctx, options), options, session=id, task=message or None, key=key)
+    hide_keys(os.environ)
     from retinue.cli.headless.work import perform
 
     return perform(job)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
 
+from retinue.cli.headless.hidden import hide_keys
 from retinue.cli.headless.job import headless_options, make_job, words
 from retinue.cli.options import common_options, shared
 
@@ -28,6 +30,7 @@ def command(ctx: click.Context, task: tuple[str, ...], **options: Any) -> int:
     if not text:
         raise click.UsageError("say what to do: retinue run TASK")
     job = make_job(shared(ctx, options), options, task=text)
+    hide_keys(os.environ)
     from retinue.cli.headless.work import perform
 
     return perform(job)

@@ -11,12 +11,13 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
 import anyio
+from anyio import to_thread
 from msgspec import Meta, Struct
 
 from retinue.agent.agent import Agent
@@ -29,6 +30,7 @@ from retinue.plugins.shell.background import start_background
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.environment import command_environment
 from retinue.plugins.shell.process import CommandRun, start_command
+from retinue.plugins.shell.running import Running
 from retinue.prompt.sections import Section
 from retinue.tasks.runtime import TASKS, Tasks
 from retinue.tools.function import tool
@@ -56,9 +58,14 @@ OPTIONS = ShellConfig
 async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
     """The tool and its guidance are there. Raises: MissingSeam without permissions."""
     home = host.options.home
+    running = None if home is None else Running(home / "running")
+    if running is not None:
+        await to_thread.run_sync(running.reap)
     tools = shell_tools(
         host.require(PERMISSIONS, needed_by="shell"),
         spill=None if home is None else home / "spill",
+        secrets=host.options.secrets,
+        running=running,
         timeout_s=config.timeout_s,
         max_timeout_s=config.max_timeout_s,
         pass_env=config.pass_env,
@@ -86,11 +93,13 @@ def shell_tools(
     max_timeout_s: float = 600.0,
     pass_env: Iterable[str] = (),
     tasks: Tasks | None = None,
+    secrets: Sequence[str] = (),
+    running: Running | None = None,
 ) -> list[Tool]:
     """`bash` within `permissions`. Long output is kept below the folder `spill`. Background runs need `tasks`.
 
     `timeout_s` is the bound of a call that names none, `max_timeout_s` the largest it may name; `pass_env` names
-    further environment variables for commands.
+    further environment variables for commands; `secrets` are taken out of output; `running` knows what runs.
 
     Raises: BadInput for bounds that make no sense; ConfigError for a provider's key.
     """
@@ -124,15 +133,23 @@ def shell_tools(
             raise ToolFailure("INVALID_ARGS", f"timeout_s: at most {max_timeout_s:g}, got {timeout_s:g}")
         if run_in_background:
             return await _in_background(
-                ctx, (*argv, command), label=description or command, passed=passed, spill=spill, tasks=tasks
+                ctx,
+                (*argv, command),
+                label=description or command,
+                passed=passed,
+                spill=spill,
+                tasks=tasks,
+                secrets=secrets,
+                running=running,
             )
-        output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key))
+        output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key), secrets)
         try:
             run = await start_command(
                 (*argv, command),
                 cwd=ctx.caller.cwd,
                 env=command_environment(os.environ, passed=passed),
                 output=output,
+                running=running,
             )
         except (OSError, ValueError) as error:
             raise ToolFailure("NOT_STARTED", f"the command could not be started: {error}") from error
@@ -151,6 +168,8 @@ async def _in_background(
     passed: frozenset[str],
     spill: Path | None,
     tasks: Tasks | None,
+    secrets: Sequence[str],
+    running: Running | None,
 ) -> ToolResult:
     if not isinstance(ctx.caller, Agent):
         raise ToolFailure("NO_CALLER", "only an agent can own a background command")
@@ -162,6 +181,8 @@ async def _in_background(
         env=command_environment(os.environ, passed=passed),
         timeout_s=None,
         path=None if spill is None else spill_path(spill, ctx.key),
+        secrets=secrets,
+        running=running,
     )
     ctx.created.append(f"task {started.id}")
     text = (

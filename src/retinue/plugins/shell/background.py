@@ -10,6 +10,7 @@ import anyio
 from retinue.agent.agent import Agent
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.process import CommandRun, start_command
+from retinue.plugins.shell.running import Running
 from retinue.tasks.job import Job, Stop, start_job
 from retinue.tasks.record import Completed, Failed, TaskOutcome, TaskSnapshot
 from retinue.tasks.runtime import Tasks
@@ -23,8 +24,8 @@ _FRESH_BYTES = 64_000
 class _Stream(OutputBuffer):
     """Output that is read piece by piece while it grows."""
 
-    def __init__(self, path: Path | None) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path | None, secrets: Sequence[str]) -> None:
+        super().__init__(path, secrets)
         self._fresh = bytearray()
         self._skipped = 0
 
@@ -60,15 +61,17 @@ async def start_background(
     env: Mapping[str, str],
     timeout_s: float | None,
     path: Path | None,
+    secrets: Sequence[str] = (),
+    running: Running | None = None,
 ) -> TaskSnapshot:
     """The command runs as a task of `owner`, whatever becomes of the call that started it.
 
     Raises: MissingSeam without a task runtime, and what `Tasks.start` raises.
     """
-    output = _Stream(path)
+    output = _Stream(path, secrets)
 
     async def open(_: Stop) -> CommandRun:
-        return await start_command(tuple(argv), cwd=owner.cwd, env=env, output=output)
+        return await start_command(tuple(argv), cwd=owner.cwd, env=env, output=output, running=running)
 
     async def result(run: CommandRun) -> TaskOutcome:
         with anyio.move_on_after(timeout_s) as bound:

@@ -19,6 +19,7 @@ from anyio.abc import Process
 from anyio.lowlevel import checkpoint
 
 from retinue.plugins.shell.buffer import OutputBuffer
+from retinue.plugins.shell.running import Running
 
 __all__ = ["CommandRun", "start_command"]
 
@@ -35,7 +36,14 @@ _KILL_S = 1.0
 """From SIGKILL to giving up: a process the kernel does not let die is not waited for."""
 
 
-async def start_command(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: OutputBuffer) -> CommandRun:
+async def start_command(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: OutputBuffer,
+    running: Running | None = None,
+) -> CommandRun:
     """The command runs in a session and process group of its own, without input; both outputs go to `output` in order.
 
     The caller must `finish` it. Raises: OSError or ValueError if it cannot be started.
@@ -44,7 +52,10 @@ async def start_command(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str
     reading, writing = os.pipe()
     try:
         os.set_blocking(reading, False)
-        return CommandRun(await _open(argv, cwd, env, writing), reading, output)
+        process = await _open(argv, cwd, env, writing)
+        if running is not None:
+            running.add(process.pid)
+        return CommandRun(process, reading, output, running)
     except BaseException:
         os.close(reading)
         raise
@@ -70,7 +81,8 @@ async def _open(argv: Sequence[str], cwd: Path, env: Mapping[str, str], writing:
 class CommandRun:
     """A started command. Made by `start_command`."""
 
-    def __init__(self, process: Process, reading: int, output: OutputBuffer) -> None:
+    def __init__(self, process: Process, reading: int, output: OutputBuffer, running: Running | None = None) -> None:
+        self._running = running
         self._process = process
         self._reading = reading
         self._ended = anyio.Event()
@@ -109,6 +121,12 @@ class CommandRun:
                 self.stopped_others = await self._stop() and had_ended
                 await self._process.wait()
             self._drain()
+            held = self.output.mask.end()
+            if held and self.output.is_file_due(len(held)):
+                self.output.store(held)
+            self.output.add(held)
+            if self._running is not None:
+                self._running.remove(self.pid)
             self.left_others = not self._ended.is_set()
             os.close(self._reading)
             self.output.close()
@@ -124,6 +142,7 @@ class CommandRun:
             if not data:
                 self._ended.set()
                 return
+            data = self.output.mask.feed(data)
             if self.output.is_file_due(len(data)):
                 with anyio.CancelScope(shield=True):  # what was taken from the pipe is not lost
                     await to_thread.run_sync(self.output.store, data)
@@ -139,6 +158,7 @@ class CommandRun:
             except BlockingIOError:
                 return
             if data:
+                data = self.output.mask.feed(data)
                 if self.output.is_file_due(len(data)):
                     self.output.store(data)
                 self.output.add(data)

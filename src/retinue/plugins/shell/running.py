@@ -1,0 +1,95 @@
+"""Which groups of commands run, in files: what a killed process left running is found and ended by the next one.
+
+Linux only, since it rests on the start times in /proc: a number that another process has by now is never signalled.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from retinue.tools.output import write_private
+
+__all__ = ["Running"]
+
+_TERM_S = 1.0
+"""From SIGTERM to SIGKILL."""
+_log = logging.getLogger("retinue")
+
+
+class Running:
+    """The files of one folder, each named after the leader of a group."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, pid: int) -> None:
+        """The group is this process's. A failure is logged: the command runs all the same."""
+        started, own = _start_time(pid), _start_time(os.getpid())
+        if started is None or own is None:
+            return
+        try:
+            write_private(self._folder / str(pid), f"{pid} {started} {os.getpid()} {own}\n".encode())
+        except OSError as error:
+            _log.warning("that command %s runs could not be noted: %s", pid, error)
+
+    def remove(self, pid: int) -> None:
+        """The group is gone."""
+        with suppress(OSError):
+            (self._folder / str(pid)).unlink()
+
+    def reap(self) -> None:
+        """What dead processes left running is ended. Blocks for a second if something does not end at once."""
+        try:
+            paths = [path for path in self._folder.iterdir() if path.name.isdigit()]
+        except OSError:
+            return
+        left: list[tuple[int, int]] = []
+        for path in paths:
+            try:
+                pid, started, owner, owner_started = map(int, path.read_text().split())
+            except (OSError, ValueError):
+                continue
+            if _start_time(owner) == owner_started:
+                continue
+            if _start_time(pid) == started:
+                left.append((pid, started))
+            else:
+                self.remove(pid)
+        for pid, started in left:
+            _signal(pid, started, signal.SIGTERM)
+        end = time.monotonic() + _TERM_S
+        while any(_exists(pid) for pid, _ in left) and time.monotonic() < end:
+            time.sleep(0.02)
+        for pid, started in left:
+            _signal(pid, started, signal.SIGKILL)
+            self.remove(pid)
+
+
+def _signal(pid: int, started: int, sign: signal.Signals) -> None:
+    # A leader that just died leaves its number to its group, so that nobody else can have it while the group lives.
+    if _start_time(pid) in (started, None):
+        with suppress(OSError):
+            os.killpg(pid, sign)
+
+
+def _exists(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _start_time(pid: int) -> int | None:
+    """When a process began, in ticks since boot; None if it is dead, or if the system does not say."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])

@@ -1,0 +1,98 @@
+"""Keys do not get into results and files, however the output comes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from retinue.model.content import text_of
+from retinue.plugins.shell.buffer import OutputBuffer
+from retinue.plugins.shell.process import start_command
+from retinue.plugins.shell.running import Running
+from retinue.tools.secrets import ByteMask, redact_result
+from retinue.tools.tool import ToolResult
+
+KEY = "sk-SECRETKEY-987654321"
+
+
+def test_a_key_is_masked_wherever_the_pieces_are_cut() -> None:
+    data = f"a {KEY} b {KEY[:9]} c".encode()
+    for cut in range(len(data)):
+        mask = ByteMask((KEY,))
+        got = mask.feed(data[:cut]) + mask.feed(data[cut:]) + mask.end()
+        assert got == f"a [secret] b {KEY[:9]} c".encode()
+
+
+def test_a_result_shows_no_key() -> None:
+    assert text_of(redact_result(ToolResult.text(f"x{KEY}y"), (KEY,)).content) == "x[secret]y"
+
+
+async def test_no_key_of_a_command_gets_into_its_file(tmp_path: Path) -> None:
+    output = OutputBuffer(tmp_path / "spill/x.txt", (KEY,))
+    line = f"for i in {{1..9000}}; do echo {KEY}; done; printf %s {KEY}"
+    run = await start_command(("bash", "-c", line), cwd=tmp_path, env=dict(os.environ), output=output)
+    await run.finish()
+    assert "[secret]" in output.text()
+    assert "SECRETKEY" not in output.text()
+    kept = (tmp_path / "spill/x.txt").read_text()
+    assert kept == "[secret]\n" * 9000 + "[secret]"
+
+
+_OWNER = """
+import anyio, os, sys
+from pathlib import Path
+from retinue.plugins.shell.buffer import OutputBuffer
+from retinue.plugins.shell.process import start_command
+from retinue.plugins.shell.running import Running
+async def main():
+    here = Path(sys.argv[1])
+    run = await start_command(("sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600"), cwd=here,
+                              env=dict(os.environ), output=OutputBuffer(), running=Running(here / "running"))
+    print(run.pid, flush=True)
+    await anyio.sleep_forever()
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rests on /proc")
+def test_what_a_killed_process_left_running_is_ended_and_nothing_else(tmp_path: Path) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    group = int(owner.stdout.readline())
+    note = tmp_path / "running" / str(group)
+    running = Running(tmp_path / "running")
+    try:
+        assert note.stat().st_mode & 0o777 == 0o600
+        running.reap()
+        assert note.exists(), "its owner lives"
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        whole = note.read_text()
+        pid, started, *rest = whole.split()
+        note.write_text(" ".join([pid, str(int(started) + 1), *rest]))
+        running.reap()
+        assert not note.exists()
+        assert is_running(group), "another process that has the number by now"
+        note.write_text(whole)
+        running.reap()
+        assert not note.exists()
+        until = time.monotonic() + 5
+        while is_running(group) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not is_running(group)
+    finally:
+        if is_running(group):
+            os.killpg(group, signal.SIGKILL)
+        owner.kill()
+        owner.stdout.close()
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
