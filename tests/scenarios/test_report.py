@@ -14,11 +14,13 @@ from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.base.ids import SessionId
 from retinue.compose.app import App
-from retinue.errors import AgentBusy, ConfigError, MissingSeam
+from retinue.errors import AgentBusy, ConfigError, DuplicateName, MissingSeam
+from retinue.plugins import report
 from retinue.session.events import SandboxMode, ToolReturned, UserMessage
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import call, calls, hold, optional, text
+from retinue.tools.function import tool
 from retinue.tools.tool import CallKey, ToolContext
 from tests.scenarios.stock import (
     CONTINUABLE,
@@ -27,6 +29,7 @@ from tests.scenarios.stock import (
     listener,
     live,
     log,
+    noop,
     quiet,
     rows,
     said_to,
@@ -68,10 +71,10 @@ async def test_c07_a_report_and_a_settlement_during_maintenance_open_one_turn_af
         assert len(model.requests("R")) == 2
         maintenance.open()
         await quiet(app, agent)
-        report, notice = said_to(model.requests("R")[2])[-2:]
-        assert "R1" in report
+        said, notice = said_to(model.requests("R")[2])[-2:]
+        assert "R1" in said
         assert "T" in notice.splitlines()
-        assert kinds([report, notice]) == ["report", "notice"]
+        assert kinds([said, notice]) == ["report", "notice"]
         assert types(await log(app, agent.id)).count("turn/start") == 2
 
 
@@ -184,8 +187,8 @@ async def test_a_report_needs_the_exact_child_and_a_tree_that_is_not_drained(tmp
     async with stock(model, tmp_path, *CONTINUABLE) as app:
         agent = await app.agent(label="R")
         child = live(app, await start(app, agent))
-        tool = child.tools.get("report")
-        assert tool is not None
+        its_tool = child.tools.get("report")
+        assert its_tool is not None
         key = CallKey(session_id=child.id, seq=0, index=0)
         double = Agent(app.host.environment, child.session, child.options)
         child.session.driver = child
@@ -193,7 +196,7 @@ async def test_a_report_needs_the_exact_child_and_a_tree_that_is_not_drained(tmp
         async def code(caller: Agent | None) -> str:
             context = ToolContext(caller=caller, key=key, name="report", call_id="1", turn=1, step=1)
             try:
-                await tool.body(context, {"output": "x"})
+                await its_tool.body(context, {"output": "x"})
             except retinue.RetinueError as error:
                 return error.code
             return "accepted"
@@ -241,9 +244,9 @@ async def test_a_report_names_its_message_and_its_sender_and_stays_after_the_chi
         result = next(event.data for event in await log(app, child) if isinstance(event.data, ToolReturned))
         assert result.meta is not None
         entered = [event.data for event in await log(app, agent.id) if isinstance(event.data, UserMessage)]
-        report = next(message for message in entered if message.source.kind == "subagent-report")
-        assert report.id == result.meta["message_id"]
-        assert (report.source.form, report.source.sender_session_id) == ("relay", child)
+        found = next(message for message in entered if message.source.kind == "subagent-report")
+        assert found.id == result.meta["message_id"]
+        assert (found.source.form, found.source.sender_session_id) == ("relay", child)
         assert "turn/end" in types(await log(app, child))
         assert len(model.requests("C")) == 2, "reporting does not end the turn"
 
@@ -325,3 +328,47 @@ async def test_a_report_asks_for_no_approval_and_the_policy_of_a_child_stays(tmp
         await quiet(app, agent)
         assert "Reported as message" in model.requests("C")[1].results[0]
         assert sum(isinstance(event.data, SandboxMode) for event in await log(app, child)) <= 1
+
+
+async def test_when_the_report_tool_cannot_be_added_its_section_is_taken_back_and_the_start_fails(
+    tmp_path: Path,
+) -> None:
+    model = ScriptedModel()
+    async with stock(model, tmp_path, *CONTINUABLE) as app:
+        agent = await app.agent(label="R")
+        sections: list[list[str]] = []
+
+        @tool(name="report")
+        async def impostor() -> str:
+            """Stands where the report should."""
+            return ""
+
+        async def occupied(child: Agent) -> None:
+            if child.label == "C":
+                child.tools.add(impostor)
+                child.scope.callback(
+                    lambda: sections.append([s.name for s in child.prompt.sections if s.name == "tool:report"])
+                )
+
+        app.host.agents.on_setup(occupied)
+        with pytest.raises(DuplicateName):
+            await start(app, agent)
+        assert sections == [[]]
+        assert await children(app, agent.id) == []
+
+
+async def test_taking_reports_away_takes_the_tool_and_the_section_from_children_at_work(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    listener(model)
+    model.script("C", hold(gate, calls(call("noop"))), text("bye"))
+    async with stock(model, tmp_path, *CONTINUABLE[:1], "plugins.report=null", tools=[noop]) as app:
+        agent = await app.agent(label="R")
+        async with report.plugin(app.host, report.ReportConfig()):
+            await start(app, agent)
+            await gate.wait_reached()
+        gate.open()
+        await quiet(app, agent)
+        first, second = model.requests("C")
+        assert "report" in first.tool_names
+        assert "report" not in second.tool_names
+        assert "Deliver your result" not in second.system

@@ -315,3 +315,13 @@ async def test_a_child_is_in_the_registry_when_its_start_is_told(tmp_path: Path)
         await start(app, agent)
         await quiet(app, agent)
         assert found == [True]
+
+
+async def test_a_prompt_that_cannot_be_stored_starts_nobody(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    async with stock(model, tmp_path, *CONTINUABLE) as app:
+        lifecycle = Lifecycle(app)
+        agent = await app.agent(label="R")
+        with pytest.raises(RetinueError):
+            await start(app, agent, prompt="half a character: \ud83d")
+        await left_nothing(app, agent, lifecycle)
