@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -75,7 +74,7 @@ def put_file(real: Path, data: bytes, *, like: os.stat_result | None) -> os.stat
     Raises: OSError; ToolFailure `PERMISSION_DENIED` if a part of the path is a link by now.
     """
     with open_folder(real.parent, create=like is None) as folder:
-        fresh = f".retinue-{secrets.token_hex(6)}"
+        fresh = f".retinue-{os.urandom(6).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(fresh, flags, 0o666 if like is None else 0o600, dir_fd=folder)
         try:

@@ -6,8 +6,9 @@ Nothing here awaits or writes. States are derived from what is observed, never s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from retinue.session.events import Event
 from retinue.session.folds import total_usage
@@ -18,8 +19,7 @@ __all__ = ["Residency", "Standing", "activation_outcome", "standing"]
 Standing: TypeAlias = Literal["running", "waiting", "settled"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Residency:
+class Residency(Struct, frozen=True, kw_only=True):
     """What is observed of a resident child at one instant."""
 
     is_running: bool

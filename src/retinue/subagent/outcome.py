@@ -7,8 +7,9 @@ everywhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from retinue.base.json import JSONObject
 from retinue.model.content import Image, InputBlock, Text, Usage
@@ -36,8 +37,7 @@ ENDINGS: tuple[Ending, ...] = get_args(Ending)
 _LIMIT_ENDINGS: dict[str, Ending] = {"timeout": "timeout", "over-budget": "over-budget"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What a piece of a child's log comes to."""
 
     ending: Ending

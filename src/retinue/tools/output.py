@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
 from anyio import to_thread
+from msgspec import Struct
 
 from retinue.model.content import InputBlock, Text
 from retinue.tools.tool import CallKey, ToolResult
@@ -80,8 +81,7 @@ def cut_tail(data: bytes, limit: int) -> bytes:
     return data[start:]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(Struct, frozen=True, kw_only=True):
     """What stands between head and tail: how much is missing and where it can be read."""
 
     total_bytes: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from retinue.errors import ToolFailure
@@ -76,6 +75,8 @@ def _candidates(text: str, old: str) -> str:
         return f" The same text with other whitespace is at {places}, first:\n{_block(lines, same[0], len(target))}"
     anchor = max(range(len(target)), key=lambda i: len(target[i]))
     pool = [line[:_COMPARED_CHARS] for line in loose[:_COMPARED_LINES]]
+    import difflib
+
     close = difflib.get_close_matches(target[anchor][:_COMPARED_CHARS], list(dict.fromkeys(pool)), n=2, cutoff=0.6)
     blocks = [_block(lines, max(0, pool.index(line) - anchor), len(target)) for line in close]
     return " The nearest text is:\n" + "\n--\n".join(blocks) if blocks else " Nothing in it is similar; read it again."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -83,6 +82,8 @@ def _near(path: Path) -> str:
         names = os.listdir(parent)
     except OSError:
         return f"; its folder {parent} cannot be listed either"
+    import difflib
+
     close = difflib.get_close_matches(path.name, names[:5000], n=3)
     return f"; its folder has {', '.join(close)}" if close else ""
 

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, cast
 
 import anyio
 from anyio.abc import Process
+from msgspec import Struct
 
 from retinue.errors import ToolFailure
 from retinue.plugins.files import _scan
@@ -22,8 +22,7 @@ _OUTPUT_BYTES = 8 * 1024 * 1024
 _STOP_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """What a search found; with `late`, what it had found when it was stopped."""
 
     files: list[list[Any]]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import socket
 from contextlib import suppress
 
@@ -86,7 +85,7 @@ def _ids(folder: str) -> list[str]:
 def _claim(folder: str, info: OwnerInfo) -> tuple[int | None, str]:
     """A locked file under a fresh id; another name if a cleaner took the file before it was locked."""
     for _ in range(100):
-        id = secrets.token_hex(8)
+        id = os.urandom(8).hex()
         path = _path(folder, id)
         fd = None
         try:
