@@ -236,14 +236,14 @@ class Supervisor:
 
     async def _settle(self, resident: Resident, session: Session) -> None:
         """The activation is settled, unless the child owes work or the store refuses."""
-        if session.failure is not None or session.turns.open is not None or session.turns.activation is None:
-            return
-        if session.mailbox.is_runnable and not resident.is_released:
+        if session.turns.open is not None or session.turns.activation is None:
             return
         is_known = await self._is_known(resident.parent_id)
         outcome = self._outcome(resident, session)
         path = closing_path(self._host.options.home, session.id, session.turns.activation.epoch)
         words = await bounded_blocks(outcome.output, path)
+        if session.failure is not None or (session.mailbox.is_runnable and not resident.is_released):
+            return  # asked last, since what arrives later than this is for the store to refuse
         parent = self._agents.get(resident.parent_id)
         tx = self._host.sessions.transaction()
         add_settlement(
