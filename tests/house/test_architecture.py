@@ -127,13 +127,23 @@ def _catches_cancellation(caught: ast.expr | None) -> bool:
     return name in {"BaseException", "BaseExceptionGroup", "CancelledError", "get_cancelled_exc_class"}
 
 
+def _raises_if_cancelled(statement: ast.stmt) -> bool:
+    """It is `await reraise_if_cancelled()`: what goes on after it was no cancellation of the caller."""
+    match statement:
+        case ast.Expr(value=ast.Await(value=ast.Call(func=ast.Name(id="reraise_if_cancelled")))):
+            return True
+        case _:
+            return False
+
+
 def _swallows(tree: ast.Module) -> Iterator[ast.excepthandler | ast.expr]:
     """Yield each handler that catches cancellation without raising it again at its end."""
     for node in ast.walk(tree):
         match node:
             case ast.ExceptHandler(type=caught, body=[*_, last]) if _catches_cancellation(caught):
                 returns = any(isinstance(inner, ast.Return) for part in node.body for inner in ast.walk(part))
-                if returns or not (isinstance(last, ast.Raise) and last.exc is None):
+                raises = isinstance(last, ast.Raise) and last.exc is None
+                if (returns or not raises) and not any(map(_raises_if_cancelled, node.body)):
                     yield node
             case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress"), args=caught):
                 if any(_catches_cancellation(part) for part in caught):

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from retinue.base.clock import SystemClock
 from retinue.base.ids import SessionId
@@ -37,7 +36,9 @@ async def reading(common: Common) -> AsyncGenerator[SessionStore | None]:
                 f"the database {str(path)!r} is being made, or the process that made it was cut off; looking repairs "
                 "nothing, but the next `retinue run` or `retinue resume` there does"
             ) from error
-        if not _is_unborn(path):
+        from retinue.store.sqlite import is_unborn
+
+        if not is_unborn(path):
             raise
         yield None
         return
@@ -51,20 +52,6 @@ def _is_cut_off(path: Path) -> bool:
     """A transaction from before the log of writes was cut off: only a writer can roll it back."""
     journal = path.with_name(path.name + "-journal")
     return journal.exists() and journal.stat().st_size > 0
-
-
-def _is_unborn(path: Path) -> bool:
-    """It is a database, and nothing was ever stored in it: its tables come with its schema's first version."""
-    import apsw
-
-    try:
-        connection = cast(Any, apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY))
-        try:
-            return list(connection.execute("SELECT count(*) FROM sqlite_schema")) == [(0,)]
-        finally:
-            connection.close()
-    except apsw.Error:
-        return False
 
 
 async def found(store: SessionStore | None, id: str) -> tuple[SessionStore, SessionId]:

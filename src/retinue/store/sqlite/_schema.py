@@ -131,3 +131,15 @@ def _migrate(connection: apsw.Connection, path: str, read_only: bool, migrations
         raise
     if not read_only:
         run(connection, "COMMIT")
+
+
+def is_unborn(path: Path) -> bool:
+    """It is a database, and nothing was ever stored in it: its tables come with its schema's first version."""
+    try:
+        connection = connect(str(path), read_only=True)
+        try:
+            return run(connection, "SELECT count(*) FROM sqlite_schema") == [(0,)]
+        finally:
+            connection.close()
+    except apsw.Error:
+        return False
