@@ -1,5 +1,5 @@
 # Everything here also works without make: see scripts/.
-.PHONY: check docs format test lock
+.PHONY: bench check docs explore format test lock
 
 check: ## format, lint, types, imports, sizes, tests
 	@scripts/test
@@ -16,6 +16,13 @@ test: ## the tests alone; K=words picks some, as in pytest -k
 docs: ## write docs/reference from the code
 	@scripts/setup dev
 	@.venv/bin/python scripts/reference.py
+
+explore: ## the slow suites, at length
+	@RETINUE_LONG=1 scripts/explore
+
+bench: ## measure speed and size beside a floor; W=words picks scenarios (bench/README.md)
+	@scripts/setup dev
+	@.venv/bin/python bench/run.py $(W)
 
 lock: ## pin the newest allowed packages into requirements/
 	@scripts/lock --upgrade

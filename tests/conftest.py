@@ -6,10 +6,14 @@ import pytest
 from hypothesis import settings
 
 # No deadline: a slow machine is no failure, and a hang meets the timeout of pytest. In CI the same examples every time.
+# `make explore` looks at more of them.
+EXAMPLES = 300 if os.environ.get("RETINUE_LONG") else 30
 if os.environ.get("CI"):
-    settings.register_profile("retinue", deadline=None, print_blob=True, derandomize=True, database=None)
+    settings.register_profile(
+        "retinue", deadline=None, print_blob=True, max_examples=EXAMPLES, derandomize=True, database=None
+    )
 else:
-    settings.register_profile("retinue", deadline=None, print_blob=True)
+    settings.register_profile("retinue", deadline=None, print_blob=True, max_examples=EXAMPLES)
 settings.load_profile("retinue")
 
 

@@ -113,6 +113,7 @@ async def test_a_life_may_end_at_any_commit_and_the_conversation_is_the_same(
         assert lines[-1] == "end 2 completed", (point, lines)
 
 
+@pytest.mark.exploration
 async def test_a_process_may_die_again_while_it_goes_on(tmp_path: Path) -> None:
     clock = FakeClock()
     calm = store_opener("memory", tmp_path)

@@ -22,6 +22,8 @@ from retinue.testing.script import Reply, call, calls, text
 from tests.scenarios.small import check_tree, endings_of, of, small_host
 from tests.support.stores import OpenStore, store_opener
 
+pytestmark = pytest.mark.exploration
+
 ROOT = SessionId("root")
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 import anyio
 import anyio.lowlevel
+import pytest
 from anyio.abc import TaskGroup
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,8 @@ from retinue.testing.request import SeenRequest
 from retinue.testing.script import Reply, call, calls, fail, hold, refuse, text, truncated
 from tests.scenarios.small import check_tree, of, small_host
 from tests.support.stores import OpenStore, store_opener
+
+pytestmark = pytest.mark.exploration
 
 IS_LONG = bool(os.environ.get("RETINUE_LONG"))
 REPLIES = (

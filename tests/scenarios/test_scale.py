@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import pytest
 
 from retinue.agent.agent import Agent
 from retinue.compose.app import App
@@ -13,6 +14,8 @@ from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel, prompt
 from retinue.testing.script import call, calls, hold, text
 from tests.scenarios.stock import CONTINUABLE, children, continuations, log, noop, quiet, start, stock
+
+pytestmark = pytest.mark.exploration
 
 CHILDREN = 500
 
