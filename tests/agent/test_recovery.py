@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
 from retinue.model.content import Message, UserMessage, text_of
