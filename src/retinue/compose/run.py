@@ -164,11 +164,9 @@ class Run:
         It is provisional: a `Withdrawn` piece says that the reply before it counts for nothing.
         """
         send, receive = anyio.create_memory_object_stream[str](float("inf"))
-        over = anyio.Event()
 
         async def close_when_idle() -> None:
             await self.wait_quiet()
-            over.set()
             send.close()
 
         with send, receive, _listening(self.agent, send.send_nowait):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinue.subagent.lifecycle import SubagentEnded, SubagentStarted
+from retinue.subagent.lifecycle import SubagentStarted
 from retinue.subagent.outcome import Outcome
 from retinue.subagent.provider import Providers, Run, RunRequest
 from retinue.tasks.job import Job, Stop, outcome_of_ending
@@ -14,13 +14,16 @@ __all__ = ["run_job"]
 def run_job(request: RunRequest, *, run_id: str, provider: str, providers: Providers) -> Job[Run]:
     """The job of one run. Its child is disposed before the task shows any outcome. Source: behaviour SS-24..SS-26."""
     parent = request.parent
+    announced: list[SubagentStarted] = []
     came_to: list[Outcome] = []
 
     async def open(_: Stop) -> Run:
         run = await providers.start(provider, request)
-        parent.bus.publish(
-            SubagentStarted(run_id=run_id, provider=provider, id=run.id, parent=parent.id, local=run.agent is not None)
+        started = SubagentStarted(
+            run_id=run_id, provider=provider, id=run.id, parent=parent.id, local=run.agent is not None
         )
+        announced.append(started)
+        parent.bus.publish(started)
         return run
 
     async def result(run: Run) -> TaskOutcome:
@@ -29,21 +32,11 @@ def run_job(request: RunRequest, *, run_id: str, provider: str, providers: Provi
         return outcome_of_ending(outcome.ending, outcome.text, outcome.diagnostic)
 
     async def release(run: Run) -> None:
-        is_local = run.agent is not None
         try:
             await run.dispose()
         finally:
             last = came_to[-1] if came_to else Outcome(ending="aborted")
-            parent.bus.publish(
-                SubagentEnded(
-                    run_id=run_id,
-                    provider=provider,
-                    id=run.id,
-                    parent=parent.id,
-                    local=is_local,
-                    outcome=last.ending,
-                    last_message=last.text,
-                )
-            )
+            for started in announced:
+                parent.bus.publish(started.ended(last.ending, last.text))
 
     return Job(open=open, result=result, release=release)

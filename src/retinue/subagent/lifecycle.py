@@ -21,6 +21,18 @@ class SubagentStarted(Struct, frozen=True, kw_only=True):
     local: bool
     """It runs in this process."""
 
+    def ended(self, outcome: Ending, last_message: str) -> SubagentEnded:
+        """The end that pairs with this start."""
+        return SubagentEnded(
+            run_id=self.run_id,
+            provider=self.provider,
+            id=self.id,
+            parent=self.parent,
+            local=self.local,
+            outcome=outcome,
+            last_message=last_message,
+        )
+
 
 class SubagentEnded(Struct, frozen=True, kw_only=True):
     """How that run or activation ended; pairs with its start by `run_id`."""

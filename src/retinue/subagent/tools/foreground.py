@@ -11,7 +11,7 @@ from retinue.base.json import JSONObject
 from retinue.errors import RetinueError, error_record
 from retinue.model.content import Text
 from retinue.subagent.admission import Admission
-from retinue.subagent.lifecycle import SubagentEnded, SubagentStarted
+from retinue.subagent.lifecycle import SubagentStarted
 from retinue.subagent.outcome import Outcome
 from retinue.subagent.provider import Run
 from retinue.subagent.tools.wording import headline
@@ -35,8 +35,10 @@ async def finish_run(
     The parent lends its slot to others while it waits. Cancelling aborts the child, disposes it and raises the
     cancellation.
     """
-    is_local = run.agent is not None
-    parent.bus.publish(SubagentStarted(run_id=run_id, provider=provider, id=run.id, parent=parent.id, local=is_local))
+    started = SubagentStarted(
+        run_id=run_id, provider=provider, id=run.id, parent=parent.id, local=run.agent is not None
+    )
+    parent.bus.publish(started)
     outcome = Outcome(ending="aborted")
     failures: list[Exception] = []
     try:
@@ -50,17 +52,7 @@ async def finish_run(
             await run.dispose()
         except Exception as error:
             failures.append(error)
-        parent.bus.publish(
-            SubagentEnded(
-                run_id=run_id,
-                provider=provider,
-                id=run.id,
-                parent=parent.id,
-                local=is_local,
-                outcome="error" if failures else outcome.ending,
-                last_message=outcome.text,
-            )
-        )
+        parent.bus.publish(started.ended("error" if failures else outcome.ending, outcome.text))
     return Ended(outcome, tuple(failures))
 
 
