@@ -104,14 +104,15 @@ def flush_log(path: str, *, folder: bool) -> None:
     Opening this file by hand is safe: SQLite locks the database and its shared memory, never the log.
     """
     try:
-        _flush_file(path + "-wal")
+        flush_file(path + "-wal")
     except FileNotFoundError:
         return
     if folder:
-        _flush_file(os.path.dirname(path) or ".")
+        flush_file(os.path.dirname(path) or ".")
 
 
-def _flush_file(path: str) -> None:
+def flush_file(path: str) -> None:
+    """The file or folder is on disk. Raises: OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if hasattr(fcntl, "F_FULLFSYNC"):

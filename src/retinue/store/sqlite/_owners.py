@@ -14,7 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from retinue.errors import StoreFailure
-from retinue.store.sqlite._schema import make_folder
+from retinue.store.sqlite._folder import make_folder
 
 _SUFFIX = ".lock"
 
@@ -38,20 +38,15 @@ class Owner:
         """True while the owner's process holds its lock."""
         if id == self.id:
             return self._fd is not None
-        return _try_lock(_path(self._folder, id), remove=False) is False
+        return _is_locked(self._folder, id)
 
     def info(self, id: str) -> OwnerInfo | None:
         """What the owner wrote about itself, as far as it is there."""
-        try:
-            with open(_path(self._folder, id), "rb") as file:
-                return msgspec.json.decode(file.read(), type=OwnerInfo)
-        except (OSError, msgspec.MsgspecError):
-            return None
+        return _info(self._folder, id)
 
     def others(self) -> list[OwnerInfo]:
         """All other living owners."""
-        ids = [id for id in _ids(self._folder) if id != self.id and self.is_alive(id)]
-        return [info for id in ids if (info := self.info(id)) is not None]
+        return living(self._folder, but=self.id)
 
     def clean(self) -> None:
         """Files of dead owners are gone."""
@@ -69,6 +64,29 @@ class Owner:
         os.close(fd)
         with suppress(OSError):
             os.rmdir(self._folder)
+
+
+def owners_folder(path: str) -> str:
+    """Where the owners of the database at `path` have their files."""
+    return path + ".owners"
+
+
+def living(folder: str, *, but: str | None = None) -> list[OwnerInfo]:
+    """The living owners that have a file in `folder`, without the one whose id is `but`."""
+    ids = [id for id in _ids(folder) if id != but and _is_locked(folder, id)]
+    return [info for id in ids if (info := _info(folder, id)) is not None]
+
+
+def _is_locked(folder: str, id: str) -> bool:
+    return _try_lock(_path(folder, id), remove=False) is False
+
+
+def _info(folder: str, id: str) -> OwnerInfo | None:
+    try:
+        with open(_path(folder, id), "rb") as file:
+            return msgspec.json.decode(file.read(), type=OwnerInfo)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _path(folder: str, id: str) -> str:

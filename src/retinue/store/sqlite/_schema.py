@@ -1,17 +1,22 @@
-"""Owns the file and its schema version: creates, recognises and migrates a database, and leaves a foreign one alone."""
+"""Owns the file and its schema version: creates, recognises and migrates a database, and leaves a foreign one alone.
+
+A new version is a new file in `migrations`; nothing else needs to know.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from errno import ENOTDIR
 from pathlib import Path
 
 import apsw
 
 from retinue.errors import SchemaTooNew, StoreFailure
-from retinue.store.sqlite._sql import connect, failure, run
+from retinue.store.sqlite._copy import copy_database
+from retinue.store.sqlite._folder import make_folder
+from retinue.store.sqlite._owners import living, owners_folder
+from retinue.store.sqlite._sql import Transaction, connect, failure, run
 
 APPLICATION_ID = 0x52744E31
 """What marks a database as ours; it never changes."""
@@ -29,7 +34,9 @@ MIGRATIONS: tuple[str, ...] = tuple(
 def open_database(path: str, *, read_only: bool, migrations: Sequence[str] = MIGRATIONS) -> apsw.Connection:
     """A connection to our database of the newest schema; a missing file is created unless `read_only`.
 
-    Raises: SchemaTooNew; StoreFailure if the file is missing (read only), is not ours or cannot be used.
+    An older database is brought forward in one transaction, with a copy of what it was kept beside it, named after its
+    version. Raises: SchemaTooNew; StoreFailure if the file is missing (read only), is not ours or cannot be used, or if
+    it is older and another process works with it.
     """
     if not read_only:
         _create_file(path)
@@ -66,20 +73,6 @@ def _create_file(path: str) -> None:
         raise StoreFailure(f"the database {path!r} cannot be created: {error.strerror}; choose another path") from error
 
 
-def make_folder(path: str) -> None:
-    """The folder exists; what had to be created is for its owner alone."""
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path)
-    if parent:
-        make_folder(parent)
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), path) from None
-
-
 def _recognise(path: str) -> bool:
     """True for an empty file. Raises: StoreFailure if the file is not one of ours.
 
@@ -104,33 +97,45 @@ def _version(connection: apsw.Connection) -> int:
     return int(str(run(connection, "PRAGMA user_version")[0][0]))
 
 
+def check_version(connection: apsw.Connection, path: str, *, newest: int = len(MIGRATIONS)) -> None:
+    """Return if this program knows the database's schema. Raises: SchemaTooNew."""
+    version = _version(connection)
+    if version > newest:
+        raise SchemaTooNew(
+            f"the database {path!r} has schema version {version}, and this Retinue knows versions up to {newest}; "
+            "use the version of Retinue that wrote it, or a newer one"
+        )
+
+
 def _migrate(connection: apsw.Connection, path: str, read_only: bool, migrations: Sequence[str]) -> None:
     newest = len(migrations)
-    if _version(connection) == newest:
+    check_version(connection, path, newest=newest)
+    if (version := _version(connection)) == newest:
         return
-    if not read_only:
-        run(connection, "BEGIN IMMEDIATE")
-    try:
-        version = _version(connection)  # once more: another process may have been faster
-        if version > newest:
-            raise SchemaTooNew(
-                f"the database {path!r} has schema version {version}, and this Retinue knows versions up to {newest}; "
-                "use the version of Retinue that wrote it, or a newer one"
-            )
-        if read_only and version < newest:
-            raise StoreFailure(
-                f"the database {path!r} has schema version {version} and must be brought to {newest} first; "
-                "open it once for writing"
-            )
+    if read_only:
+        raise StoreFailure(
+            f"the database {path!r} has schema version {version} and must be brought to {newest} first; "
+            "open it once for writing"
+        )
+    with Transaction(connection, "IMMEDIATE"):
+        check_version(connection, path, newest=newest)  # once more: another process may have been faster
+        version = _version(connection)
+        if 0 < version < newest:
+            _refuse_if_used(path, version, newest)
+            copy_database(path, f"{path}.v{version}", replace=True)
         for number in range(version, newest):
             run(connection, migrations[number])
             run(connection, f"PRAGMA user_version = {number + 1}")
-    except BaseException:
-        if not read_only:
-            run(connection, "ROLLBACK")
-        raise
-    if not read_only:
-        run(connection, "COMMIT")
+
+
+def _refuse_if_used(path: str, version: int, newest: int) -> None:
+    """A process that works with the older schema would write what it means into tables that mean something else."""
+    users = " and ".join(f"process {info.pid} on {info.host}" for info in living(owners_folder(path)))
+    if users:
+        raise StoreFailure(
+            f"the database {path!r} has schema version {version} and must be brought to {newest}, but {users} works "
+            "with it; end that process, then try again"
+        )
 
 
 def is_unborn(path: Path) -> bool:

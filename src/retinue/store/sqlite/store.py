@@ -25,9 +25,9 @@ from retinue.store._rules import refusal
 from retinue.store.sqlite._apply import REFUSALS, Applier
 from retinue.store.sqlite._flusher import Flusher, flush_log
 from retinue.store.sqlite._leases import Leases
-from retinue.store.sqlite._owners import Owner
+from retinue.store.sqlite._owners import Owner, owners_folder
 from retinue.store.sqlite._read import Reader
-from retinue.store.sqlite._schema import open_database
+from retinue.store.sqlite._schema import check_version, open_database
 from retinue.store.sqlite._sql import failure, run
 
 __all__ = ["SqliteStore"]
@@ -65,9 +65,15 @@ class SqliteStore:
         if read_only:
             return cls(connection, name, clock, None)
         try:
-            owner = Owner(name + ".owners", clock.now_ms())
+            owner = Owner(owners_folder(name), clock.now_ms())
         except BaseException:
             connection.close()
+            raise
+        try:
+            check_version(connection, name)  # whoever migrates looks for living owners: now this is one
+        except BaseException:
+            connection.close()
+            owner.close()
             raise
         owner.clean()
         store = cls(connection, name, clock, owner)
