@@ -4,11 +4,13 @@ import pytest
 
 from retinue.errors import ConfigError, ModelNotConfigured
 from retinue.model.adapters.providers import PROVIDERS, resolve_model
+from retinue.model.content import Usage
+from retinue.model.prices import Price, cost_usd
 
 
 def test_the_known_providers() -> None:
     assert set(PROVIDERS) == {
-        "deepseek", "openai", "ollama", "vllm", "llamacpp", "openrouter", "gemini", "openai-compatible",
+        "anthropic", "deepseek", "openai", "ollama", "vllm", "llamacpp", "openrouter", "gemini", "openai-compatible",
     }  # fmt: skip
     assert all(name == provider.name for name, provider in PROVIDERS.items())
 
@@ -88,3 +90,24 @@ def test_no_representation_shows_a_key() -> None:
 )
 def test_the_window_of_the_longest_prefix_counts(provider: str, model: str, tokens: int | None) -> None:
     assert PROVIDERS[provider].context_window(model) == tokens
+
+
+def test_a_price_belongs_to_one_model_and_its_dated_names() -> None:
+    openai, anthropic = PROVIDERS["openai"], PROVIDERS["anthropic"]
+    assert openai.price("gpt-5-2025-08-07") == openai.price("gpt-5") == Price(1.25, 10, 0.125)
+    assert anthropic.price("claude-sonnet-4-5-20250929") == anthropic.price("claude-sonnet-4-5-latest")
+    assert openai.price("gpt-5.9") is None
+    assert openai.price("gpt-5-pro") is None
+
+
+def test_the_cost_counts_cached_tokens_at_their_own_price() -> None:
+    usage = Usage(input_tokens=1000, cached_tokens=400, output_tokens=100, requests=1)
+    assert cost_usd(Price(2, 8, 0.5), usage) == pytest.approx((600 * 2 + 400 * 0.5 + 100 * 8) / 1e6)
+    assert cost_usd(Price(2, 8), usage) == pytest.approx((1000 * 2 + 100 * 8) / 1e6)
+
+
+def test_output_ceilings_follow_the_longest_prefix() -> None:
+    provider = PROVIDERS["anthropic"]
+    assert provider.output_ceiling("claude-opus-4-20250514") == 32_000
+    assert provider.output_ceiling("claude-opus-4-7") == 128_000
+    assert provider.output_ceiling("unknown") is None

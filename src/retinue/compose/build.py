@@ -20,6 +20,7 @@ from retinue.compose.stores import home_of, open_store
 from retinue.errors import ConfigError
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.model.client import ModelClient
+from retinue.model.prices import Price
 from retinue.model.retry import RetryPolicy
 from retinue.prompt.sections import Section
 from retinue.session.store import SessionStore
@@ -112,16 +113,35 @@ def _allow_files(wanted: int) -> None:
 
 
 def _client(config: Config, environ: Mapping[str, str]) -> ModelClient:
-    from retinue.model.adapters.openai_chat import OpenAIChatClient
     from retinue.model.adapters.providers import resolve_model
+    from retinue.model.prices import price_of
 
     resolved = resolve_model(config.model, environ, base_url=config.base_url)
+    provider = resolved.provider
+
+    def price(model: str) -> Price | None:
+        return price_of(model, config.prices.items()) or provider.price(model)
+
+    if provider.wire == "anthropic":
+        from retinue.model.adapters.anthropic import AnthropicClient
+
+        return AnthropicClient(
+            provider=provider.name,
+            base_url=resolved.base_url,
+            api_key=resolved.api_key,
+            context_window=provider.context_window,
+            output_ceiling=provider.output_ceiling,
+            price=price,
+        )
+    from retinue.model.adapters.openai_chat import OpenAIChatClient
+
     return OpenAIChatClient(
-        provider=resolved.provider.name,
+        provider=provider.name,
         base_url=resolved.base_url,
         api_key=resolved.api_key,
-        quirks=resolved.provider.quirks,
-        context_window=resolved.provider.context_window,
+        quirks=provider.quirks,
+        context_window=provider.context_window,
+        price=price,
     )
 
 

@@ -20,6 +20,7 @@ from retinue.base.json import JSON, JSONObject
 from retinue.compose.bundles import BUNDLES
 from retinue.compose.keys import known_keys
 from retinue.errors import ConfigError
+from retinue.model.prices import Price
 
 __all__ = [
     "Config",
@@ -59,11 +60,13 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     model: str | None = None
     """`PROVIDER:NAME`."""
     base_url: str | None = None
-    """Address of an OpenAI-compatible server, up to, not including, `/chat/completions`."""
+    """Address of the model server, up to, not including, `/chat/completions` (`/v1/messages` of Anthropic)."""
     max_tokens: int | None = None
     """Output tokens a request may use."""
     model_options: dict[str, Any] = {}
     """Extra fields of the request body, sent as they are."""
+    prices: dict[str, Price] = {}
+    """What models cost, by name, in US dollars for a million tokens; comes before the known prices."""
     home: str | None = None
     """Folder for state; the platform's state folder if absent."""
     permission: Literal["read-only", "workspace-write", "full-access"] | None = None

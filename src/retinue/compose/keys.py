@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct, StructMeta
@@ -15,7 +15,7 @@ __all__ = ["known_keys", "read_options"]
 
 
 def known_keys(value: JSONObject, struct: type[Struct], where: str) -> JSONObject:
-    """`value` with keys as `struct` spells them, nested structs included. Free-form mappings stay as they are.
+    """`value` with keys as `struct` spells them, nested structs included, also as the values of a mapping. Free-form mappings stay as they are.
 
     Raises: ConfigError for a key that there is not, with those that there are, and for one given in both spellings.
     """
@@ -35,6 +35,11 @@ def _inner(value: JSON, hint: Any, where: str) -> JSON:
     nested = _struct_of(hint)
     if nested is None:
         return value
+    if isinstance(value, dict) and get_origin(hint) is dict:
+        return {
+            key: known_keys(item, nested, f"{where}: {key}") if isinstance(item, dict) else item
+            for key, item in value.items()
+        }
     if isinstance(value, dict):
         return known_keys(value, nested, where)
     if isinstance(value, list):

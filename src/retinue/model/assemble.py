@@ -49,7 +49,9 @@ class Assembler:
         match chunk:
             case TextDelta(text=text):
                 self._block(Text).parts.append(text)
-            case ReasoningDelta(text=text, signature=signature):
+            case ReasoningDelta(text=text, signature=signature, starts=starts):
+                if starts:
+                    self._prose.append(_Prose(Reasoning))
                 block = self._block(Reasoning)
                 block.parts.append(text)
                 block.signature = signature or block.signature

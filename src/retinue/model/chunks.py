@@ -25,10 +25,11 @@ class TextDelta(_Chunk, frozen=True, tag="text"):
 
 
 class ReasoningDelta(_Chunk, frozen=True, tag="reasoning"):
-    """More reasoning text; a `signature` replaces an earlier one of the same block."""
+    """More reasoning text; a `signature` replaces an earlier one of the same block. `starts` begins another block."""
 
     text: str
     signature: str | None = None
+    starts: bool = False
 
 
 class CallStart(_Chunk, frozen=True, tag="call"):

@@ -124,8 +124,10 @@ def text_of(content: tuple[Block, ...] | tuple[InputBlock, ...]) -> str:
 
 
 class Usage(_Frozen, frozen=True):
-    """Tokens of one or more requests. `cached_tokens` and `reasoning_tokens` are parts of input and output.
+    """Tokens of one or more requests.
 
+    `cached_tokens` were read from the provider's cache and `cache_write_tokens` put there: parts of input.
+    `reasoning_tokens` are a part of output.
     `requests` counts answered model requests; `cost_usd` is None while any part of it is unknown.
     """
 
@@ -135,6 +137,7 @@ class Usage(_Frozen, frozen=True):
     reasoning_tokens: int = 0
     requests: int = 0
     cost_usd: float | None = field(default=None)
+    cache_write_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         if not self.requests:
@@ -148,5 +151,6 @@ class Usage(_Frozen, frozen=True):
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
             requests=self.requests + other.requests,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
             cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
         )

@@ -6,26 +6,25 @@ retried.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
 
 from retinue.base.json import JSON, JSONObject
 from retinue.base.recent import Recent
 from retinue.errors import BadInput, ConfigError, ModelError
-from retinue.model.adapters.http_errors import status_error
+from retinue.model.adapters.endpoint import Endpoint
 from retinue.model.adapters.openai_reply import ReplyReader
-from retinue.model.adapters.openai_transcript import ChatTranscript, encode_wire
+from retinue.model.adapters.openai_transcript import ChatTranscript
 from retinue.model.adapters.quirks import Quirks
 from retinue.model.adapters.sse import EventSplitter
-from retinue.model.adapters.transport import Reply, Timeouts, Transport
+from retinue.model.adapters.transport import Reply, Timeouts
+from retinue.model.adapters.wire import encode_wire
 from retinue.model.chunks import Sink
 from retinue.model.client import Body, ModelRequest, ToolSpec, Transcript
+from retinue.model.prices import Price
 
 __all__ = ["OpenAIChatClient"]
 
 _OWN_FIELDS = {"model": "model", "messages": "the conversation", "tools": "tools", "stream": "quirks.stream"}
-_SECRET = re.compile("auth|key|token|secret", re.IGNORECASE)
 _USAGE_GRACE_S = 5.0
 _END_GRACE_S = 0.25
 
@@ -33,7 +32,7 @@ _END_GRACE_S = 0.25
 class OpenAIChatClient:
     """A model client for one server. Nothing is connected, and no HTTP library imported, before the first request."""
 
-    __slots__ = ("_heads", "_headers", "_provider", "_quirks", "_secrets", "_tools", "_transport", "_url", "_windows")
+    __slots__ = ("_endpoint", "_heads", "_prices", "_quirks", "_tools", "_windows")
 
     def __init__(
         self,
@@ -43,6 +42,7 @@ class OpenAIChatClient:
         api_key: str | None = None,
         quirks: Quirks | None = None,
         context_window: Callable[[str], int | None] | None = None,
+        price: Callable[[str], Price | None] | None = None,
         timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
         trust_env: bool = False,
@@ -51,37 +51,31 @@ class OpenAIChatClient:
 
         Raises: ConfigError if an address or header cannot be used.
         """
-        if not base_url.startswith(("http://", "https://")):
-            raise ConfigError(f"base_url {base_url!r} of {provider!r} must start with http:// or https://")
-        if "@" in urlsplit(base_url).netloc:
-            raise ConfigError(f"base_url of {provider!r} holds credentials; give them as the key or as a header")
-        self._provider = provider
-        self._url = base_url.rstrip("/") + "/chat/completions"
         self._quirks = quirks or Quirks()
         self._windows = context_window
-        self._headers = {
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream" if self._quirks.stream else "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": "retinue",
-            **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
-            **(headers or {}),
-        }
-        for name, value in self._headers.items():
-            if not (name + value).isprintable() or not value.isascii():
-                raise ConfigError(f"header {name!r} of {provider!r} holds a character that no header may hold")
-        self._secrets = tuple(v.split()[-1] for n, v in self._headers.items() if v.strip() and _SECRET.search(n))
-        self._transport = Transport(timeouts=timeouts, trust_env=trust_env, secrets=self._secrets)
+        self._prices = price
+        self._endpoint = Endpoint(
+            provider=provider,
+            base_url=base_url,
+            path="/chat/completions",
+            headers={
+                "Accept": "text/event-stream" if self._quirks.stream else "application/json",
+                **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+                **(headers or {}),
+            },
+            timeouts=timeouts,
+            trust_env=trust_env,
+        )
         self._tools: Recent[int, tuple[tuple[ToolSpec, ...], bytes]] = Recent()
         self._heads: Recent[tuple[str, str], bytes] = Recent()
 
     def __repr__(self) -> str:
-        return f"OpenAIChatClient({self._provider!r}, {self._url!r})"
+        return f"OpenAIChatClient({self.provider!r}, {self._endpoint.url!r})"
 
     @property
     def provider(self) -> str:
         """The name it is configured under, such as `deepseek`."""
-        return self._provider
+        return self._endpoint.provider
 
     def context_window(self, model: str) -> int | None:
         """Tokens that fit into one request of `model`, or None if unknown."""
@@ -111,13 +105,10 @@ class OpenAIChatClient:
 
         Raises: ModelError. Cancelling closes the connection at once; chunks that were delivered stay delivered.
         """
-        reader = ReplyReader(sink, self._provider, self._secrets)
+        price = self._prices(request.model) if self._prices else None
+        reader = ReplyReader(sink, self.provider, self._endpoint.secrets, price)
         try:
-            async with self._transport.post(self._url, body, self._headers) as reply:
-                if not 200 <= reply.status < 300:
-                    reply.limit(10.0)
-                    said = await reply.read_all(64_000)
-                    raise status_error(self._provider, reply.status, reply.headers, said, self._secrets)
+            async with self._endpoint.post(body) as reply:
                 media = reply.content_type
                 if media == "application/json" or (not self._quirks.stream and media != "text/event-stream"):
                     reader.whole(await reply.read_all())
@@ -131,7 +122,7 @@ class OpenAIChatClient:
 
     async def aclose(self) -> None:
         """All connections are closed."""
-        await self._transport.aclose()
+        await self._endpoint.aclose()
 
     def _head(self, model: str, system: str) -> bytes:
         head = self._heads.get((model, system))
@@ -161,7 +152,7 @@ class OpenAIChatClient:
             fields[quirks.max_tokens_field] = request.max_tokens
         for name, value in request.options.items():
             if name in _OWN_FIELDS:
-                raise ConfigError(f"option {name!r} of {self._provider!r} is not free; set {_OWN_FIELDS[name]} instead")
+                raise ConfigError(f"option {name!r} of {self.provider!r} is not free; set {_OWN_FIELDS[name]} instead")
             fields[name] = value
         return b"," + encode_wire(fields)[1:]
 

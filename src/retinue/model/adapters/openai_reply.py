@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from retinue.base.json import decode, encode
 from retinue.base.text import well_formed
@@ -18,6 +19,7 @@ from retinue.errors import ModelError
 from retinue.model.adapters.http_errors import bounded, payload_error, scrubbed
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
+from retinue.model.prices import Price, cost_usd
 
 __all__ = ["ReplyReader"]
 
@@ -126,10 +128,12 @@ _BROKEN = {
 class ReplyReader:
     """Reads one reply and passes it to the sink; `end` says whether it was a whole one."""
 
-    __slots__ = ("_calls", "_provider", "_secrets", "_sink", "_spoke", "_usage", "done", "finish_reason")
+    __slots__ = ("_calls", "_price", "_provider", "_secrets", "_sink", "_spoke", "_usage", "done", "finish_reason")
 
-    def __init__(self, sink: Sink, provider: str, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, sink: Sink, provider: str, secrets: tuple[str, ...] = (), price: Price | None = None) -> None:
+        """`price` tells the cost where the server does not say it."""
         self._sink = sink
+        self._price = price
         self._provider = provider
         self._secrets = secrets
         self._calls = _Calls(sink)
@@ -217,6 +221,8 @@ class ReplyReader:
             requests=1,
             cost_usd=wire.cost,
         )
+        if usage.cost_usd is None and self._price is not None:
+            usage = replace(usage, cost_usd=cost_usd(self._price, usage))
         if usage != self._usage:
             self._usage = usage
             self._sink(Used(usage))

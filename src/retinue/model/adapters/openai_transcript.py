@@ -6,22 +6,20 @@ Decisions, each for a reason that servers taught:
   text is sent as a plain string, unchanged, since some servers and chat templates know no content parts.
 - Tool results may not hold images in this format. They follow as one user message after the last result of the step,
   since nothing may stand between results, and each result says that its image follows.
-- A call whose arguments are no JSON object is sent back as an object: `{}` for blank text, else
-  `{"invalid_json": <what the model wrote>}`. vLLM, llama.cpp and Ollama parse arguments of the history and refuse the
-  request, so one slip of the model would break its session for good; the wrapped text lets it see its slip.
+- A call whose arguments are no JSON object is sent back as an object (`object_text`): vLLM, llama.cpp and Ollama parse
+  arguments of the history.
 - Lone surrogates become U+FFFD: they have no UTF-8.
 - A message without content is left out; so is one with reasoning alone, unless the server takes reasoning back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
-import msgspec
-
-from retinue.base.json import JSON, JSONObject, encode
+from retinue.base.json import JSON, JSONObject
 from retinue.model.adapters.quirks import Quirks
+from retinue.model.adapters.wire import encode_wire, object_text, proof_by
 from retinue.model.content import (
     AssistantMessage,
     Image,
@@ -34,9 +32,7 @@ from retinue.model.content import (
     UserMessage,
 )
 
-__all__ = ["ChatTranscript", "encode_wire"]
-
-_is_object: Callable[[str], object] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+__all__ = ["ChatTranscript"]
 
 
 class ChatTranscript:
@@ -120,7 +116,7 @@ class ChatTranscript:
                     texts.append(text)
                 case Reasoning(text=text, signature=proof):
                     reasoning.append(text)
-                    signature = proof or signature
+                    signature = proof_by("", proof) or signature
                 case ToolCall():
                     calls.append(self._call(block, signature if not calls else None))
                 case Image():
@@ -142,41 +138,11 @@ class ChatTranscript:
         wire: JSONObject = {
             "id": call.id,
             "type": "function",
-            "function": {"name": call.name, "arguments": _arguments(call.arguments)},
+            "function": {"name": call.name, "arguments": object_text(call.arguments)},
         }
         if self._quirks.call_signatures and signature:
             wire["extra_content"] = {"google": {"thought_signature": signature}}
         return wire
-
-
-def encode_wire(value: JSON) -> bytes:
-    """UTF-8 JSON; lone surrogates, which have none, are replaced."""
-    try:
-        return encode(value)
-    except UnicodeEncodeError:
-        return encode(_without_surrogates(value))
-
-
-def _without_surrogates(value: JSON) -> JSON:
-    match value:
-        case str():
-            # Through UTF-16, so that two halves that belong together become their character.
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        case list():
-            return [_without_surrogates(item) for item in value]
-        case dict():
-            return {str(_without_surrogates(k)): _without_surrogates(v) for k, v in value.items()}
-        case _:
-            return value
-
-
-def _arguments(raw: str) -> str:
-    try:
-        _is_object(raw)
-    except (ValueError, RecursionError):
-        blank = raw.strip() in ("", "null")
-        return "{}" if blank else encode_wire({"invalid_json": raw}).decode()
-    return raw
 
 
 def _lines(texts: list[str]) -> str:

@@ -1,6 +1,6 @@
 """Model providers as data: where they are, which variable holds the key, how they deviate, how large their models are.
 
-Adding a provider that speaks the OpenAI chat format means adding an entry here. Keys are looked up where a model is
+Adding a provider that speaks one of the known formats means adding an entry here. Keys are looked up where a model is
 resolved and never appear in a representation or an error.
 """
 
@@ -8,24 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from msgspec import Struct
 
 from retinue.errors import ConfigError, ModelNotConfigured
 from retinue.model.adapters.quirks import Quirks
+from retinue.model.prices import Price, price_of
 
-__all__ = ["PROVIDERS", "WINDOWS_AS_OF", "Provider", "ResolvedModel", "resolve_model"]
+__all__ = ["PRICES_AS_OF", "PROVIDERS", "WINDOWS_AS_OF", "Provider", "ResolvedModel", "resolve_model"]
 
 WINDOWS_AS_OF = "2026-07"
-"""When the context windows below were checked. Configuration overrides them."""
+"""When the context windows and output ceilings below were checked."""
+
+PRICES_AS_OF = "2026-06"
+"""When the prices below were checked, in US dollars for a million tokens. Configuration overrides them."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
     """One vendor or server of models."""
 
     name: str
+    wire: Literal["openai-chat", "anthropic"] = "openai-chat"
+    """The format it speaks."""
     base_url: str | None
-    """Up to, not including, `/chat/completions`; None if it must be configured."""
+    """Up to, not including, `/chat/completions` or `/v1/messages`; None if it must be configured."""
     key_variables: tuple[str, ...] = ()
     """The first of these environment variables that is set holds the key."""
     needs_key: bool = True
@@ -34,11 +41,27 @@ class Provider(Struct, frozen=True, kw_only=True):
     quirks: Quirks = Quirks()
     windows: tuple[tuple[str, int], ...] = ()
     """(prefix of a model's name, tokens that fit into one request); the longest prefix counts."""
+    ceilings: tuple[tuple[str, int], ...] = ()
+    """(prefix of a model's name, tokens it may answer with at most); the longest prefix counts."""
+    prices: tuple[tuple[str, Price], ...] = ()
+    """(name of a model, its price)."""
 
     def context_window(self, model: str) -> int | None:
         """Tokens that fit into one request of `model`, or None if unknown."""
-        known = [(len(prefix), tokens) for prefix, tokens in self.windows if model.startswith(prefix)]
-        return max(known)[1] if known else None
+        return _longest(model, self.windows)
+
+    def output_ceiling(self, model: str) -> int | None:
+        """Tokens that `model` may answer with at most, or None if unknown."""
+        return _longest(model, self.ceilings)
+
+    def price(self, model: str) -> Price | None:
+        """What `model` costs, or None if unknown."""
+        return price_of(model, self.prices)
+
+
+def _longest(model: str, numbers: tuple[tuple[str, int], ...]) -> int | None:
+    known = [(len(prefix), number) for prefix, number in numbers if model.startswith(prefix)]
+    return max(known)[1] if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +83,60 @@ _OPENAI_WINDOWS = (
     ("o4-mini", 200_000),
 )
 
+_OPENAI_PRICES = (
+    ("gpt-5", Price(1.25, 10, 0.125)),
+    ("gpt-5-mini", Price(0.25, 2, 0.025)),
+    ("gpt-5-nano", Price(0.05, 0.4, 0.005)),
+    ("gpt-5.1", Price(1.25, 10, 0.125)),
+    ("gpt-5.4", Price(2.5, 15, 0.25)),
+    ("gpt-4.1", Price(2, 8, 0.5)),
+    ("gpt-4.1-mini", Price(0.4, 1.6, 0.1)),
+    ("gpt-4.1-nano", Price(0.1, 0.4, 0.025)),
+    ("gpt-4o", Price(2.5, 10, 1.25)),
+    ("gpt-4o-mini", Price(0.15, 0.6, 0.075)),
+    ("o3", Price(2, 8, 0.5)),
+    ("o4-mini", Price(1.1, 4.4, 0.275)),
+)
+_FLASH = Price(0.14, 0.28, 0.0028)
+_OPUS_OLD, _OPUS = Price(15, 75, 1.5, 18.75), Price(5, 25, 0.5, 6.25)
+_SONNET, _HAIKU = Price(3, 15, 0.3, 3.75), Price(1, 5, 0.1, 1.25)
+
 _ALL = (
+    Provider(
+        name="anthropic",
+        wire="anthropic",
+        base_url="https://api.anthropic.com",
+        key_variables=("ANTHROPIC_API_KEY",),
+        base_url_variable="ANTHROPIC_BASE_URL",
+        windows=(
+            ("claude", 200_000),
+            ("claude-opus-4-6", 1_000_000),
+            ("claude-opus-4-7", 1_000_000),
+            ("claude-sonnet-4-6", 1_000_000),
+        ),
+        ceilings=(
+            ("claude-3", 4_096),
+            ("claude-3-5", 8_192),
+            ("claude-3-7", 64_000),
+            ("claude-opus-4", 32_000),
+            ("claude-opus-4-5", 64_000),
+            ("claude-opus-4-6", 128_000),
+            ("claude-opus-4-7", 128_000),
+            ("claude-sonnet-4", 64_000),
+            ("claude-haiku-4", 64_000),
+        ),
+        prices=(
+            ("claude-opus-4", _OPUS_OLD),
+            ("claude-opus-4-1", _OPUS_OLD),
+            ("claude-opus-4-5", _OPUS),
+            ("claude-opus-4-6", _OPUS),
+            ("claude-opus-4-7", _OPUS),
+            ("claude-sonnet-4", _SONNET),
+            ("claude-sonnet-4-5", _SONNET),
+            ("claude-sonnet-4-6", _SONNET),
+            ("claude-haiku-4-5", _HAIKU),
+        ),
+    ),
     Provider(
         name="deepseek",
         base_url="https://api.deepseek.com",
@@ -68,6 +144,12 @@ _ALL = (
         base_url_variable="DEEPSEEK_BASE_URL",
         quirks=Quirks(reasoning_field="reasoning_content", images=False),
         windows=(("deepseek-v4", 1_000_000), ("deepseek-chat", 128_000), ("deepseek-reasoner", 128_000)),
+        prices=(
+            ("deepseek-v4-flash", _FLASH),
+            ("deepseek-v4-pro", Price(0.435, 0.87, 0.003625)),
+            ("deepseek-chat", _FLASH),
+            ("deepseek-reasoner", _FLASH),
+        ),
     ),
     Provider(
         name="openai",
@@ -76,6 +158,7 @@ _ALL = (
         base_url_variable="OPENAI_BASE_URL",
         quirks=Quirks(system_role="developer", max_tokens_field="max_completion_tokens"),
         windows=_OPENAI_WINDOWS,
+        prices=_OPENAI_PRICES,
     ),
     Provider(
         name="ollama",
