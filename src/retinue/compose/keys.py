@@ -15,9 +15,10 @@ __all__ = ["known_keys", "read_options"]
 
 
 def known_keys(value: JSONObject, struct: type[Struct], where: str) -> JSONObject:
-    """`value` with keys as `struct` spells them, nested structs included, also as the values of a mapping. Free-form mappings stay as they are.
+    """`value` with keys as `struct` spells them, nested structs included, also as the values of a mapping.
 
-    Raises: ConfigError for a key that there is not, with those that there are, and for one given in both spellings.
+    Free-form mappings stay as they are. Raises: ConfigError for a key that there is not, with those that there are, and
+    for one given in both spellings.
     """
     hints = get_type_hints(struct)
     result: JSONObject = {}
