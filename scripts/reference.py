@@ -372,7 +372,7 @@ _EXIT_CODES = """\
 | 1 | the last turn failed, was refused or was cut off |
 | 2 | usage or configuration |
 | 3 | it completed, but children or tasks were still at work when the wait for them ended |
-| 130, 143 | ended by SIGINT or SIGTERM; messages and work in the background are kept, and `retinue resume` goes on |"""
+| 130, 143 | ended by SIGINT or SIGTERM; everything is kept as it is, and `retinue resume` goes on |"""
 
 
 def command_line() -> str:

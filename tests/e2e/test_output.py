@@ -65,7 +65,7 @@ def test_a_task_may_come_from_stdin(at: At) -> None:
     assert done.code == 0
 
 
-def test_a_reader_that_leaves_stops_the_run_in_order(at: At) -> None:
+def test_a_reader_that_leaves_ends_the_run_and_keeps_its_work(at: At) -> None:
     with scripted_server(session("root", "ROOT", says("x" * 400, hold="unread", hold_after="never"))) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "jsonl", "--stream")
@@ -82,7 +82,8 @@ def test_a_reader_that_leaves_stops_the_run_in_order(at: At) -> None:
 
     assert "retinue: OUTPUT_CLOSED: " in err
     assert "Traceback" not in err
-    place.check()
+    assert "go on with: retinue resume" in err
+    place.check(quiescent=False)
 
 
 def test_a_configuration_that_is_wrong_has_a_result_too(place: Place) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.session.events import TurnEnd
+from retinue.model.content import UserMessage
+from retinue.session.folds import CONTEXT_PLUGIN
 from tests.support.command import Place
 from tests.support.scripted_server import ScriptedServer, scripted_server
 from tests.support.scripts import calls, delegate, says, session
@@ -16,30 +17,105 @@ At = Callable[[ScriptedServer], Place]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_the_tree_in_order_and_resume_goes_on(at: At, number: int, code: int) -> None:
+def test_a_signal_closes_nothing_and_resume_goes_on_in_every_open_turn(at: At, number: int, code: int) -> None:
     with scripted_server(
-        session("root", "ROOT", calls(delegate("QUICK"), delegate("SLOW")), says("finished after all")),
+        session("root", "ROOT", calls(delegate("QUICK"), delegate("SLOW")), says("{{re:(quick)}} and {{re:(slow)}}")),
         session("quick", "QUICK", says("quick")),
-        session("slow", "SLOW", says("slow", hold="never")),
+        session("slow", "SLOW", says("x", hold="never"), says("slow")),
     ) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "json")
         server.wait(lambda s: bool(s.of("quick")) and s.of("quick")[0].outcome == "answered" and bool(s.of("slow")))
+        root = running.line().removeprefix("session ")
+        _until(lambda: _count(place, root, "tool/result") == 1)
         running.signal(number)
         done = running.done()
 
-        root = done.result["session_id"]
         assert (done.code, done.result["outcome"]) == (code, "aborted")
-        assert f"go on with: retinue resume {root}" in done.err
+        assert done.result["error"]["code"] == "INTERRUPTED"
+        assert f"go on with: retinue resume {root}" in done.result["error"]["message"]
+        assert done.err.count(f"go on with: retinue resume {root}") == 1
         assert "Traceback" not in done.err
-        ends = {id: [e.data for e in log if isinstance(e.data, TurnEnd)] for id, (log, _) in place.stored().items()}
-        assert [(end.reason, end.cause) for end in ends[next(iter(ends))]] == [("aborted", "user")]
-        assert sorted(end.reason for turns in ends.values() for end in turns) == ["aborted", "aborted", "completed"]
-        place.check()
+        slow = next(id for id, (log, _) in place.stored().items() if log[-1].type != "turn/end" and id != root)
+        assert done.result["abandoned"] == [slow]
+        assert sorted(agent["outcome"] or "" for agent in done.result["agents"]) == ["", "completed"]
+        assert [sum(e.type == "turn/end" for e in log) for log, _ in place.stored().values()].count(0) == 2
+        place.check(quiescent=False)
 
         again = place.retinue("resume", root[:12])
-        assert (again.code, again.out) == (0, "finished after all\n")
+        assert (again.code, again.out) == (0, "quick and slow\n")
+        assert [len(server.of(name)) for name in ("root", "quick", "slow")] == [2, 1, 2]
         server.check()
+    assert [e.type for e in place.log(root) if e.type in ("turn/start", "turn/resumed", "turn/end")] == [
+        "turn/start",
+        "turn/resumed",
+        "turn/end",
+    ]
+    assert "runtime" not in _sources(place, root), "nothing of unknown outcome, so no note"
+    place.check()
+
+
+def test_a_command_that_a_signal_cuts_off_is_gone_and_its_outcome_unknown(at: At) -> None:
+    command = {"tool": "bash", "args": {"command": "echo $$ > pid; sleep 600; touch done"}}
+    with scripted_server(session("root", "ROOT", calls(command), says("I look again"))) as server:
+        place = at(server)
+        running = place.start("run", "ROOT", "--output", "jsonl")
+        root = running.line().removeprefix("session ")
+        _until(lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().endswith("\n"))
+        running.signal(signal.SIGINT)
+        done = running.done()
+        assert (done.code, done.result["outcome"]) == (130, "aborted")
+        assert not _is_running(int((place.folder / "pid").read_text()))
+        assert [event.type for event in place.log(root)][-1] == "tool/start"
+
+        again = place.retinue("resume", root)
+        assert (again.code, again.out) == (0, "I look again\n")
+        told = server.of("root")[1].messages
+        assert any("it may have had its effect" in str(message["content"]) for message in told)
+        assert any("Their effect is unknown" in str(message["content"]) for message in told)
+        server.check()
+    place.check()
+
+
+def test_the_owner_of_a_command_in_the_background_is_told_that_it_ended_with_the_process(at: At) -> None:
+    command = {"tool": "bash", "args": {"command": "echo $$ > pid; sleep 600", "run_in_background": True}}
+    with scripted_server(session("root", "ROOT", calls(command), says("it runs"), says("so it ended"))) as server:
+        place = at(server)
+        running = place.start("run", "ROOT", "--output", "json")
+        root = running.line().removeprefix("session ")
+        _until(lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().endswith("\n"))
+        _until(lambda: _count(place, root, "turn/end") == 1)
+        running.signal(signal.SIGTERM)
+        done = running.done()
+        assert (done.code, done.result["outcome"], done.result["abandoned"]) == (143, "completed", ["bash-1"])
+        assert done.result["error"]["code"] == "INTERRUPTED"
+        assert not _is_running(int((place.folder / "pid").read_text()))
+
+        assert [place.retinue("resume", root).out for _ in range(2)] == ["so it ended\n", "so it ended\n"]
+    assert _sources(place, root).count("plugin") == 1
+    place.check()
+
+
+@pytest.mark.parametrize("children", [pytest.param(20), pytest.param(100, marks=pytest.mark.exploration)])
+def test_many_children_do_not_keep_the_process_from_ending(at: At, children: int) -> None:
+    names = [f"CHILD{n:03d}" for n in range(children)]
+    with scripted_server(
+        session("root", "ROOT", calls(*map(delegate, names)), says("all of them")),
+        *[session(name, name, says("x", hold="never", optional=True), says("y", optional=True)) for name in names],
+    ) as server:
+        place = at(server)
+        running = place.start("run", "ROOT", "--output", "json")
+        server.wait(lambda s: all(s.of(name) for name in names))
+        since = time.monotonic()
+        running.signal(signal.SIGINT)
+        done = running.done()
+        took_s = time.monotonic() - since
+        assert (done.code, len(done.result["abandoned"])) == (130, children)
+        print(f"{children} children: {took_s:.2f} s from the signal to the exit")
+        assert took_s < 5
+
+        again = place.retinue("resume", done.result["session_id"])
+        assert (again.code, again.out) == (0, "all of them\n")
     place.check()
 
 
@@ -81,7 +157,28 @@ def test_a_signal_during_start_up_leaves_nothing_half_done(at: At, reached: str)
 
 
 def _wait_for(path: Path) -> None:
+    _until(path.exists)
+
+
+def _until(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + 15
-    while not path.exists():
-        assert time.monotonic() < until
+    while not condition():
+        assert time.monotonic() < until, "never held"
         time.sleep(0.001)
+
+
+def _count(place: Place, session: str, type: str) -> int:
+    return sum(event.type == type for event in place.log(session))
+
+
+def _sources(place: Place, session: str) -> list[str]:
+    """Who said what the session read, but for the runtime's account of what holds."""
+    read = [event.data for event in place.log(session) if isinstance(event.data, UserMessage)]
+    return [said.source.kind for said in read if said.source.plugin != CONTEXT_PLUGIN]
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -106,6 +106,7 @@ class App:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
         tree = await self._tree(known)
         agent = await self.host.agents.resume(known, options=self.host.options.options)
+        owed = agent.status == "running"  # asked before its turn, which goes on, can end
         self._switch(agent)
         continuations = self.host.find(CONTINUATIONS)
         if continuations is not None:
@@ -119,7 +120,7 @@ class App:
             if earlier is not None and earlier.state != "pending":
                 return self._started(agent, tree, _start_of(session, earlier.turn))
             await agent.send(text, id=message).wait()
-        elif agent.status == "idle" and session.turns.last and not _is_complete(session):
+        elif not owed and agent.status == "idle" and session.turns.last and not _is_complete(session):
             await agent.follow_up(GO_ON).wait()
         return self._started(agent, tree, first)
 

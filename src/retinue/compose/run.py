@@ -21,7 +21,7 @@ from retinue.model.content import Usage
 from retinue.session.events import ErrorRecord, TurnEnd
 from retinue.session.folds import total_usage
 from retinue.subagent.continuation import Continuations
-from retinue.subagent.outcome import Ending, Outcome, outcome
+from retinue.subagent.outcome import Ending, Outcome, last_words, outcome
 
 __all__ = ["Result", "Run", "Withdrawn"]
 
@@ -124,14 +124,24 @@ class Run:
         else:
             await self.agent.wait_idle()
 
+    @property
+    def is_at_work(self) -> bool:
+        """The root's turn is open, or a message is pending that will open one."""
+        session = self.agent.session
+        return session.turns.open is not None or session.mailbox.is_runnable
+
     def cancel(self, kind: Literal["user", "limit"] = "user", detail: str | None = None) -> None:
         """The current turn ends as soon as it can; what is queued stays and can be resumed."""
         self.agent.cancel(Cause(kind, detail), keep_mailbox=True)
 
     def so_far(self) -> Result:
-        """What the log says now, also while the run is at work."""
+        """What the log says now; a run that is still at work counts as `aborted`."""
         session = self.agent.session
-        came_to = outcome(session.events, first=self._first)
+        if self.is_at_work:
+            words = last_words(session.events, first=self._first)
+            came_to = Outcome(ending="aborted", output=words, diagnostic="it is still at work")
+        else:
+            came_to = outcome(session.events, first=self._first)
         failure = self.agent.failure
         ending: Ending = "error" if failure is not None else came_to.ending
         error = ErrorRecord(*error_record(failure)) if failure is not None else self._error(came_to)
@@ -148,6 +158,8 @@ class Run:
         """Why it did not complete: the error of its last turn, or its ending in words."""
         if came_to.ending == "completed":
             return None
+        if self.is_at_work:
+            return ErrorRecord("ABORTED", came_to.diagnostic or "")
         for event in reversed(self.agent.session.events):
             if event.seq < self._first:
                 break

@@ -51,6 +51,10 @@ class Background:
                 await changed.wait()
                 changed = anyio.Event()
 
+    async def suspend(self) -> None:
+        """Nothing runs in this process any more, and everything is left open in its log. See `Host.suspend`."""
+        await self._host.suspend()
+
     async def stop(self) -> None:
         """Children and tasks have ended and said so, or had `STOP_S` for it."""
         with anyio.move_on_after(STOP_S):

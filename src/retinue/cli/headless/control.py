@@ -1,4 +1,4 @@
-"""Stopping headless work in order: by a signal, by a limit, or because nobody reads the output any more."""
+"""Stopping headless work: kept as it is by a signal or a reader that left, closed in order by a limit."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from retinue.host.host import Host
 __all__ = ["GRACE_S", "Control", "Finished"]
 
 GRACE_S = 8.0
-"""How long agents may take to close their turns after a stop; what takes longer goes on after `resume`."""
+"""How long tools may take to let go after a stop; what takes longer goes on after `resume`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Who was still at work when the root was done: ids of agents and tasks."""
+    """Who was still at work when the run was over: ids of agents and tasks."""
 
     stopped: tuple[str, ...] = ()
     """Ended on purpose."""
@@ -33,7 +33,11 @@ class Finished:
 
 
 class Control:
-    """Why and how one headless run stops. The first cause wins."""
+    """Why and how one headless run stops.
+
+    A limit closes the root's turn, and with it the children it waits for. A suspension closes nothing: the process
+    ends as a crash would end it, but in order. It overtakes a limit that is still being carried out.
+    """
 
     def __init__(self, at_once: Callable[[int], object]) -> None:
         """`at_once` is called with the exit code when a second signal arrives; it ends the process."""
@@ -41,13 +45,22 @@ class Control:
         """Around everything; cancelled by a stop that comes before agents can run, and never later."""
         self.beginning = anyio.CancelScope()
         """Around the start of the run, once agents can run; cancelled by a stop that comes before there is a run."""
-        self.cause: Cause | None = None
+        self.limit: Cause | None = None
+        """The limit that was reached first."""
         self.signal: int | None = None
+        self.is_over = False
+        """What runs has ended and only output is left, which may take its time."""
         self._at_once = at_once
         self._stopping = anyio.Event()
+        self._suspending = anyio.Event()
         self._is_open = False
         self._run: Run | None = None
         self._work: Background | None = None
+
+    @property
+    def is_suspending(self) -> bool:
+        """Everything is left as it is, and the process ends."""
+        return self._suspending.is_set()
 
     @property
     def exit_code(self) -> int | None:
@@ -55,7 +68,7 @@ class Control:
         return None if self.signal is None else 128 + self.signal
 
     async def listen(self, *, task_status: TaskStatus[None]) -> None:
-        """Signals stop the run; runs until it is cancelled."""
+        """Signals suspend the run; runs until it is cancelled."""
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             task_status.started()
             async for number in signals:
@@ -63,66 +76,94 @@ class Control:
                     self._at_once(128 + number)
                 self.signal = number
                 say("stopping in order; a second signal ends it at once")
-                self.stop(Cause("user"))
+                self.suspend()
+
+    async def hasten(self) -> None:
+        """A suspension that takes longer than `GRACE_S` ends at once; runs until it is cancelled."""
+        await self._suspending.wait()
+        await anyio.sleep(GRACE_S)
+        if not self.is_over:
+            self._at_once(self.exit_code or 1)
 
     async def expire(self, timeout_s: float) -> None:
         """The run is stopped after `timeout_s`."""
         await anyio.sleep(timeout_s)
         self.stop(Cause("limit", "timeout"))
 
-    def stop(self, cause: Cause) -> None:
+    def stop(self, limit: Cause) -> None:
         """The root ends its turn as soon as it can, and with it the children that it waits for.
 
-        Mailboxes stay as they are. Children in the background are left to the end of the process: like a crash, it
-        settles nothing, and they go on after `resume`.
+        Mailboxes stay as they are. Children in the background are left to the end of the process.
         """
-        if self.cause is None:
-            self.cause = cause
-            self._stopping.set()
+        if self.limit is None and not self.is_suspending:
+            self.limit = limit
             if self._run is not None:
-                self._run.agent.cancel(cause, keep_mailbox=True)
-            elif self._is_open:
-                self.beginning.cancel()
-            else:
-                self.opening.cancel()
+                self._run.agent.cancel(limit, keep_mailbox=True)
+            self._stop()
+
+    def suspend(self) -> None:
+        """Nothing is closed, settled or withdrawn: what runs is cut off where it is and goes on after `resume`."""
+        self._suspending.set()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        if self._run is None:
+            (self.beginning if self._is_open else self.opening).cancel()
 
     def opened(self) -> bool:
-        """Agents can run from now on: a stop must let them close their turns. False if a stop came before."""
+        """Agents can run from now on: a stop must let them end in order. False if a stop came before."""
         self._is_open = True
-        return self.cause is None
+        return not self._stopping.is_set()
 
     def attach(self, run: Run, host: Host) -> None:
         """`run` is what a stop stops from now on; one that came before is made up for."""
         self._run = run
         self._work = Background(host, run.agent)
-        if self.cause is not None:
-            run.agent.cancel(self.cause, keep_mailbox=True)
+        if self.limit is not None:
+            run.agent.cancel(self.limit, keep_mailbox=True)
+
+    def at_work(self) -> tuple[str, ...]:
+        """Who of the tree is at work besides its root."""
+        return self._work.ids() if self._work is not None else ()
 
     async def finished(self, on_finish: Literal["drain", "stop"], timeout_s: float | None) -> Finished:
         """The root owes nothing and nobody of its tree works any more, as far as the bounds allow."""
         run, work = self._run, self._work
         assert run is not None
         assert work is not None
-        await self._until_stopped(run, run.agent.wait_idle)
-        if self.cause is None and on_finish == "stop":
+        stopped: tuple[str, ...] = ()
+        await self._unless_stopped(run, run.agent.wait_idle)
+        if not self._stopping.is_set() and on_finish == "stop":
             stopped = work.ids()
-            await work.stop()
-            return Finished(stopped=stopped, abandoned=work.ids())
-        if self.cause is None:
+            await _first(work.stop, self._suspending.wait)
+        elif not self._stopping.is_set():
             with anyio.move_on_after(timeout_s):
-                await self._until_stopped(run, work.wait_quiet)
-        return Finished(abandoned=work.ids())
+                await self._unless_stopped(run, work.wait_quiet)
+        left = work.ids()
+        if self.is_suspending:
+            await work.suspend()
+            stopped = tuple(id for id in stopped if id not in left)
+        return Finished(stopped=stopped, abandoned=left)
 
-    async def _until_stopped(self, run: Run, wait: Callable[[], Awaitable[None]]) -> None:
-        """`wait` is over; or a stop came, and the root is idle or has had its time."""
+    async def _unless_stopped(self, run: Run, wait: Callable[[], Awaitable[None]]) -> None:
+        """`wait` is over; or a limit came, and the root is idle or has had its time; or a suspension came."""
 
-        async def end() -> None:
+        async def stopped() -> None:
             await self._stopping.wait()
             with anyio.move_on_after(GRACE_S):
-                await run.agent.wait_idle()
-            group.cancel_scope.cancel()
+                await _first(run.agent.wait_idle, self._suspending.wait)
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(end)
-            await wait()
-            group.cancel_scope.cancel()
+        await _first(wait, stopped)
+
+
+async def _first(*waits: Callable[[], Awaitable[object]]) -> None:
+    """One of them is over, and the others were cancelled."""
+
+    async def run(wait: Callable[[], Awaitable[object]]) -> None:
+        await wait()
+        group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for wait in waits:
+            group.start_soon(run, wait)

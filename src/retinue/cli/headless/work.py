@@ -18,7 +18,7 @@ from retinue.base.json import JSONObject
 from retinue.cli.failures import described, exit_code, say
 from retinue.cli.headless import progress
 from retinue.cli.headless.budget import limit_tokens
-from retinue.cli.headless.control import Control
+from retinue.cli.headless.control import Control, Finished
 from retinue.cli.headless.job import Job
 from retinue.cli.headless.output import Output
 from retinue.cli.headless.progress import Progress
@@ -36,6 +36,7 @@ __all__ = ["Opener", "open_configured", "perform"]
 Opener: TypeAlias = Callable[[Job], AbstractAsyncContextManager[App]]
 
 _RESUMABLE = ("aborted", "timeout", "over-budget")
+_CUT_OFF = ErrorRecord("INTERRUPTED", "it was interrupted with work left, and all of it is kept")
 _LIMITS = {
     "timeout": ErrorRecord("TIMEOUT", "the time limit was reached while agents or tasks of the tree were at work"),
     "over-budget": ErrorRecord("OVER_BUDGET", "the token limit was reached while agents or tasks had more to do"),
@@ -88,7 +89,7 @@ class _Work:
         """Called from another thread: nobody reads stdout any more."""
         if self.control is not None and self.loop is not None:
             with suppress(RuntimeError):  # the loop is closed: nothing is left to stop
-                self.loop.call_soon_threadsafe(self.control.stop, Cause("user", "output closed"))
+                self.loop.call_soon_threadsafe(self.control.suspend)
 
     def stopped_early(self) -> None:
         """The result of a run that a signal ended before anything began."""
@@ -96,8 +97,12 @@ class _Work:
         self.output.flush(1.0)
 
     def at_once(self, code: int) -> None:
-        """The second signal: the process ends now."""
-        self.output.result(self.nothing("aborted", "INTERRUPTED", "it was ended at once"))
+        """The process ends now, since a second signal came or a tool does not let go."""
+        if self.run is None:
+            self.output.result(self.nothing("aborted", "INTERRUPTED", "it was ended at once"))
+        else:
+            left = self.control.at_work() if self.control is not None else ()
+            self.output.result(self.cut_off(self.run, Finished(abandoned=left)).as_object())
         self.output.flush(0.2)
         progress.restore()
         os._exit(code)
@@ -109,9 +114,11 @@ class _Work:
         code = 1
         async with anyio.create_task_group() as group:
             await group.start(control.listen)
+            group.start_soon(control.hasten)
             if self.job.timeout_s is not None:
                 group.start_soon(control.expire, self.job.timeout_s)
             code = await self.guarded(control)
+            control.is_over = True
             if not await self.output.finish():
                 say("OUTPUT_CLOSED", "nobody reads the output any more")
                 code = code or 1
@@ -132,7 +139,7 @@ class _Work:
                 progress.say("".join(traceback.format_exception(error)).rstrip())
             return exit_code(error)
         if result is None:
-            is_limit = control.cause is not None and control.cause.kind == "limit"
+            is_limit = control.limit is not None and not control.is_suspending
             why = "TIMEOUT" if is_limit else "INTERRUPTED"
             self.output.result(
                 self.nothing("timeout" if is_limit else "aborted", why, "it was stopped before it began")
@@ -170,11 +177,25 @@ class _Work:
         """The result, once nobody works any more or has to stop."""
         finished = await control.finished(self.job.on_finish, self.job.drain_timeout_s)
         await run.agent.environment.sessions.writer.durable()
+        if control.is_suspending:
+            return self.cut_off(run, finished)
         result = replace(run.so_far(), stopped=finished.stopped, abandoned=finished.abandoned)
-        cause = control.cause
-        if cause is not None and cause.kind == "limit" and result.error is None and result.abandoned:
-            result = replace(result, error=_LIMITS.get(cause.detail or ""))
+        if control.limit is not None and result.error is None and result.abandoned:
+            result = replace(result, error=_LIMITS.get(control.limit.detail or ""))
         return result
+
+    def cut_off(self, run: Run, finished: Finished) -> Result:
+        """The result of a run that the end of its process leaves open."""
+        result = replace(run.so_far(), stopped=finished.stopped, abandoned=finished.abandoned)
+        is_done = result.error is not None or not result.abandoned
+        if run.agent.failure is None and (run.is_at_work or not is_done):
+            how = f"; go on with: {self.again(result.session_id)}" if self.job.is_resumable else ""
+            result = replace(result, error=ErrorRecord(_CUT_OFF.code, _CUT_OFF.message + how))
+        return result
+
+    def again(self, root: SessionId) -> str:
+        """The command that goes on with the run."""
+        return f"retinue resume {root}{self.job.common.again}"
 
     async def begin(self, app: App) -> Run:
         """The run is at work, and people know its id."""
@@ -196,13 +217,14 @@ class _Work:
 
     def explain(self, result: Result, control: Control) -> int:
         """The exit code, with what people must know on stderr."""
-        if result.error is not None:
-            say(result.error.code, result.error.message)
+        if result.error is not None:  # the line below says how to go on
+            error = _CUT_OFF if result.error.code == _CUT_OFF.code else result.error
+            say(error.code, error.message)
         if result.outcome == "completed" and result.abandoned:
             say("ABANDONED", f"still at work when the wait ended: {', '.join(result.abandoned)}")
-        is_cut = result.outcome in _RESUMABLE or control.signal is not None or bool(result.abandoned)
+        is_cut = result.outcome in _RESUMABLE or control.is_suspending or bool(result.abandoned)
         if self.job.is_resumable and is_cut:
-            progress.say(f"go on with: retinue resume {result.session_id}{self.job.common.again}")
+            progress.say(f"go on with: {self.again(result.session_id)}")
         if result.outcome != "completed":
             return 1
         return 3 if result.abandoned else 0
