@@ -17,8 +17,8 @@ docs: ## write docs/reference from the code
 	@scripts/setup dev
 	@.venv/bin/python scripts/reference.py
 
-explore: ## the slow suites, at length
-	@RETINUE_LONG=1 scripts/explore
+explore: ## the slow suites, at length; K=words picks some, as in pytest -k (kills: real runs, killed and resumed)
+	@RETINUE_LONG=1 scripts/explore $(if $(K),-k '$(K)')
 
 bench: ## measure speed and size beside a floor; W=words picks scenarios (bench/README.md)
 	@scripts/setup dev

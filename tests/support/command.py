@@ -15,7 +15,7 @@ import anyio
 from retinue.base.clock import SystemClock
 from retinue.base.ids import SessionId
 from retinue.session.events import Event
-from retinue.session.invariants import violations
+from retinue.session.invariants import SessionRecord, tree_violations, violations
 from retinue.session.rows import StoredRow
 from retinue.store.sqlite import SqliteStore
 
@@ -151,26 +151,33 @@ class Place:
 
     def stored(self) -> dict[SessionId, tuple[list[Event], list[StoredRow]]]:
         """Every session of the home by id: its events and all its rows. Parents come before their children."""
+        return {record.header.id: (list(record.events), list(record.rows)) for record in self.records()}
+
+    def records(self) -> list[SessionRecord]:
+        """The same with headers."""
         return anyio.run(_read_all, self.home / "retinue.db")
 
     def check(self, *, quiescent: bool = True) -> None:
-        """Fail if a log of the home breaks a rule of all logs."""
-        found = {
-            id: [str(violation) for violation in violations(events, rows, quiescent=quiescent)]
-            for id, (events, rows) in self.stored().items()
-        }
-        assert {id: wrong for id, wrong in found.items() if wrong} == {}
+        """Fail if a log of the home breaks a rule of all logs, or a parent and a child one of what is between them."""
+        records = self.records()
+        found = [
+            (record.header.id, violation)
+            for record in records
+            for violation in violations(record.events, record.rows, quiescent=quiescent)
+        ]
+        found += tree_violations(records)
+        assert [f"{id}: {violation}" for id, violation in found] == []
 
 
-async def _read_all(path: Path) -> dict[SessionId, tuple[list[Event], list[StoredRow]]]:
+async def _read_all(path: Path) -> list[SessionRecord]:
     store = SqliteStore.open(path, SystemClock(), read_only=True)
-    found: dict[SessionId, tuple[list[Event], list[StoredRow]]] = {}
+    found: list[SessionRecord] = []
     try:
         todo: Sequence[SessionId] = [summary.header.id for summary in await store.roots()]
         while todo:
             id, *rest = todo
             stored = await store.read(id)
-            found[id] = (stored.events, await store.read_rows(id))
+            found.append(SessionRecord(header=stored.header, events=stored.events, rows=await store.read_rows(id)))
             todo = [*rest, *(child.header.id for child in await store.children(id))]
     finally:
         await store.aclose()
