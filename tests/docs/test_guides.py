@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
-from retinue.plugins.subagent import OPTIONS
+from retinue.plugins.skills import SkillsConfig, find_skills
 from retinue.subagent.outcome import ENDINGS
 from tests.docs.pages import Block, blocks, fits
 from tests.house.checkout import ROOT
@@ -40,12 +41,21 @@ def test_the_code_prints_what_the_page_shows(
 def test_the_configuration_holds(block: Block, tmp_path: Path) -> None:
     (tmp_path / "retinue.yaml").write_text(block.text)
     config = load_config(Overrides(), cwd=tmp_path, environ={})
-    read_options("subagent", config.plugins["subagent"], OPTIONS)
+    for name, options in config.plugins.items():
+        read_options(name, options, import_module(f"retinue.plugins.{name}").OPTIONS)
+
+
+@pytest.mark.parametrize("block", [block for block in _BLOCKS if block.kind == "markdown"], ids=str)
+def test_the_documents_are_found(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / ".retinue" / "skills" / "shown" / "SKILL.md"
+    path.parent.mkdir(parents=True)
+    path.write_text(block.text)
+    assert [skill.path for skill in find_skills(tmp_path, {}, SkillsConfig()).values()] == [path]
 
 
 def test_no_block_goes_unchecked() -> None:
     assert _PAGES
-    assert {block.kind for block in _BLOCKS} <= {"python", "text", "yaml"}
+    assert {block.kind for block in _BLOCKS} <= {"python", "text", "yaml", "markdown"}
     shown_after = {before.kind for before in _SHOWN}
     assert shown_after == {"python"}
 

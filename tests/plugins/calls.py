@@ -34,16 +34,16 @@ class ToolBox:
         """The same tools in the hands of another agent of the same folder."""
         return ToolBox(list(self.tools.values()), self.caller.cwd, session)
 
-    async def call(self, name: str, **arguments: Any) -> ToolResult:
+    async def call(self, name: str, /, **arguments: Any) -> ToolResult:
         self.calls += 1
         key = CallKey(session_id=self.caller.id, seq=self.calls, index=0)
         context = ToolContext(caller=self.caller, key=key, name=name, call_id="c", turn=1, step=1)
         return await self.tools[name].body(context, arguments)
 
-    async def text(self, name: str, **arguments: Any) -> str:
+    async def text(self, name: str, /, **arguments: Any) -> str:
         return text_of((await self.call(name, **arguments)).content)
 
-    async def refusal(self, name: str, **arguments: Any) -> ToolFailure:
+    async def refusal(self, name: str, /, **arguments: Any) -> ToolFailure:
         with pytest.raises(ToolFailure) as caught:
             await self.call(name, **arguments)
         return caught.value

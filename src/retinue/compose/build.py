@@ -28,7 +28,19 @@ from retinue.subagent.child import PERSONA_ORDER, PERSONA_SECTION
 
 __all__ = ["PLUGINS", "build", "model_options"]
 
-PLUGINS = ("permissions", "output", "files", "tasks", "shell", "subagent", "report")
+PLUGINS = (
+    "permissions",
+    "output",
+    "instructions",
+    "skills",
+    "files",
+    "tasks",
+    "shell",
+    "todo",
+    "web",
+    "subagent",
+    "report",
+)
 """Plugins that ship with Retinue, in the order in which they are loaded."""
 
 

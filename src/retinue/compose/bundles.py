@@ -17,6 +17,8 @@ BUNDLES: Mapping[str, Mapping[str, Any]] = {
         "plugins": {
             "permissions": {},
             "output": {},
+            "instructions": {},
+            "skills": {},
             "files": {},
             "tasks": {},
             "shell": {},

@@ -1,4 +1,4 @@
-"""The only module that imports aiohttp: session, request body, hanging up, and its failures in plain words."""
+"""Aiohttp for models, in one module: session, request body, hanging up, and its failures in plain words."""
 
 from __future__ import annotations
 
