@@ -10,12 +10,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from anyio import to_thread
 from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.host.host import Host
-from retinue.plugins.places import project_folders, user_folders
+from retinue.plugins.places import Found, project_folders, user_folders
 from retinue.prompt.sections import Section
 
 __all__ = ["OPTIONS", "SECTION", "InstructionsConfig", "instructions", "plugin"]
@@ -44,8 +43,10 @@ OPTIONS = InstructionsConfig
 async def plugin(host: Host, config: InstructionsConfig) -> AsyncGenerator[None]:
     """Agents are told what the files say."""
 
+    found = Found(lambda cwd: instructions(cwd, os.environ, config))
+
     async def read(agent: Agent) -> None:
-        text = await to_thread.run_sync(instructions, agent.cwd, os.environ, config)
+        text = await found.of(agent)
         if text:
             # A function, since what somebody wrote may hold braces.
             agent.prompt.add(Section(name=SECTION, order=_ORDER, text=lambda _: text))

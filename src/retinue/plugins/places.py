@@ -7,20 +7,25 @@ above it may belong to anybody.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
+from anyio import to_thread
 
+from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
+from retinue.base.recent import Recent
 from retinue.errors import ConfigError
 
-__all__ = ["MARKED_FOLDERS", "Document", "files_named", "project_folders", "read_document", "user_folders"]
+__all__ = ["MARKED_FOLDERS", "Document", "Found", "files_named", "project_folders", "read_document", "user_folders"]
 
 MARKED_FOLDERS = (".retinue", ".agents", ".claude")
 """Where a project or a user keeps agents and skills. The first that has a name wins among neighbours."""
+
+T = TypeVar("T")
 
 _MAX_BYTES = 256 * 1024
 _FENCE = "---"
@@ -34,6 +39,28 @@ class Document:
     head: JSONObject
     text: str
     """What follows the front matter, without blank lines at its ends."""
+
+
+class Found(Generic[T]):
+    """What files around a folder say: read anew for each root agent, and shared by its children in the same folder.
+
+    So a child begins with what its parent knows, its prompt begins like its siblings', and a thousand of them read once.
+    """
+
+    __slots__ = ("_known", "_read")
+
+    def __init__(self, read: Callable[[Path], T]) -> None:
+        """`read` blocks; it is called in a thread."""
+        self._read = read
+        self._known: Recent[Path, T] = Recent()
+
+    async def of(self, agent: Agent) -> T:
+        """What the files around the agent's folder say. Raises: what `read` raises."""
+        known = None if agent.session.header.origin is None else self._known.get(agent.cwd)
+        if known is None:
+            known = await to_thread.run_sync(self._read, agent.cwd)
+            self._known.put(agent.cwd, known)
+        return known
 
 
 def project_folders(cwd: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from retinue.agent.agent import Agent
 from retinue.errors import ConfigError, ToolFailure
 from retinue.host.host import Host
-from retinue.plugins.places import files_named, project_folders, read_document, user_folders
+from retinue.plugins.places import Found, files_named, project_folders, read_document, user_folders
 from retinue.prompt.sections import Section
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool
@@ -59,8 +59,10 @@ class Skill:
 async def plugin(host: Host, config: SkillsConfig) -> AsyncGenerator[None]:
     """Agents whose folder has skills see them and can load them; others see nothing."""
 
+    found = Found(lambda cwd: find_skills(cwd, os.environ, config))
+
     async def offer(agent: Agent) -> None:
-        skills = await to_thread.run_sync(find_skills, agent.cwd, os.environ, config)
+        skills = await found.of(agent)
         if skills:
             agent.tools.add(skill_tool(skills))
             agent.prompt.add(Section(name="tool:skill", order=_ORDER, text=lambda _: _guidance(skills), tool="skill"))
