@@ -44,7 +44,7 @@ class Document:
 class Found(Generic[T]):
     """What files around a folder say: read anew for each root agent, and shared by its children in the same folder.
 
-    So a child begins with what its parent knows, its prompt begins like its siblings', and a thousand of them read once.
+    So a child begins with what its parent knows, and a thousand of them read once.
     """
 
     __slots__ = ("_known", "_read")
