@@ -1,6 +1,6 @@
 """The contract of a store, as tests: every sentence of `session/store.py` and `session/rows.py` that can be observed.
 
-A store passes by a class that inherits all four parts and has a `home` fixture, as in `test_contract.py`.
+A store passes by a class that inherits all five parts and has a `home` fixture, as in `test_contract.py`.
 """
 
 from __future__ import annotations

@@ -11,10 +11,11 @@ from tests.store.contract_batches import Batches
 from tests.store.contract_leases import Leases
 from tests.store.contract_mailbox import Mailboxes
 from tests.store.contract_reading import Reading
+from tests.store.contract_trees import Trees
 from tests.store.homes import Home, InMemory, InSqlite
 
 
-class Contract(Batches, Mailboxes, Leases, Reading):
+class Contract(Batches, Mailboxes, Leases, Reading, Trees):
     """All of it, for one kind of home."""
 
 

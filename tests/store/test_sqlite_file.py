@@ -13,7 +13,7 @@ import pytest
 
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession, SchemaTooNew, SessionNotFound, StoreFailure
-from retinue.session.events import StepStart, TurnStart
+from retinue.session.events import RequestHeader, RequestHeaderChange, StepStart, TurnStart
 from retinue.store.sqlite import SqliteStore
 from retinue.store.sqlite._schema import MIGRATIONS, open_database
 from retinue.testing.clock import FakeClock
@@ -243,6 +243,21 @@ def test_a_reader_creates_no_home(tmp_path: Path) -> None:
     with pytest.raises(StoreFailure, match="there is no database at .*nowhere"):
         SqliteStore.open(tmp_path / "nowhere" / "home.db", FakeClock(), read_only=True)
     assert list(tmp_path.iterdir()) == []
+
+
+# Removing.
+
+
+async def test_what_was_removed_is_not_in_the_file_any_more(path: Path) -> None:
+    store = SqliteStore.open(path, FakeClock())
+    tree = await Tree.planted(store, "root", "child")
+    header = RequestHeaderChange(RequestHeader(config={}, system="a whispered word " * 500), "initial")
+    for id in ("root", "child"):
+        tree.commit(append(id, 0, header, message(f"e-{id}", "a whispered word")), insert(id, id, "a whispered word"))
+    assert len(await store.remove(tree.lease)) == 2
+    await store.aclose()
+    assert sql(path, "SELECT (SELECT count(*) FROM event) + (SELECT count(*) FROM body)") == [(0,)]
+    assert b"whispered" not in path.read_bytes()
 
 
 # Damage.

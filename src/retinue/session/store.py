@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from retinue.base.ids import SessionId
 from retinue.session.events import Event, SessionHeader
+from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, Committed, StoredRow
 
 __all__ = ["Lease", "Outcome", "SessionStore", "SessionSummary", "StoreBusy", "StoredSession"]
@@ -105,6 +106,18 @@ class SessionStore(Protocol):
         """Sessions whose header names `parent`, by creation time and id."""
         ...
 
+    async def tree(self, root: SessionId) -> list[SessionSummary]:
+        """Every session that the lease of `root` guards, in the order of their creation; none for an unknown root."""
+        ...
+
+    async def read_tree(self, root: SessionId) -> list[SessionRecord]:
+        """Every session that the lease of `root` guards, whole, as they were at one moment.
+
+        In the order of their creation, so a parent comes before its children. Raises: SessionNotFound if there is none,
+        CorruptSession.
+        """
+        ...
+
     async def owing(self, root: SessionId) -> list[SessionId]:
         """The sessions of a tree that owe work: an open turn, an open activation, or a runnable row.
 
@@ -126,6 +139,14 @@ class SessionStore(Protocol):
 
     async def release(self, lease: Lease) -> None:
         """Another process may own the tree now. A lease that is lost already stays as it is."""
+        ...
+
+    async def remove(self, lease: Lease) -> list[SessionId]:
+        """Every session of the tree is gone, with its log and its rows; these are their ids.
+
+        One transaction. The lease stays, so that fences never go back. Raises: LeaseLost, SessionNotFound if there is
+        nothing to remove.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -69,7 +69,7 @@ class MessageRecord(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class SessionRecord(Struct, kw_only=True):
+class SessionTable(Struct, kw_only=True):
     """A session as it is stored. `events` and `messages` are added to, and only undone at their end."""
 
     id: SessionId
@@ -96,7 +96,7 @@ class LeaseRecord(Struct, frozen=True):
 class Tables(Struct):
     """Everything that is stored."""
 
-    sessions: dict[SessionId, SessionRecord] = field(default_factory=dict[SessionId, SessionRecord])
+    sessions: dict[SessionId, SessionTable] = field(default_factory=dict[SessionId, SessionTable])
     owners: dict[MessageId, SessionId] = field(default_factory=dict[MessageId, SessionId])
     """The session of each message."""
     leases: dict[SessionId, LeaseRecord] = field(default_factory=dict[SessionId, LeaseRecord])
@@ -169,7 +169,7 @@ class Changes:
             self._undo.append(lambda: table.__delitem__(key))
         table[key] = value
 
-    def _guarded(self, id: SessionId, batch: Batch) -> SessionRecord:
+    def _guarded(self, id: SessionId, batch: Batch) -> SessionTable:
         record = self._tables.sessions.get(id)
         if record is None:
             raise session_unknown(id)
@@ -181,7 +181,7 @@ class Changes:
         check_guard(header.id, op.root, batch)
         if header.id in self._tables.sessions:
             raise session_exists(header.id)
-        record = SessionRecord(
+        record = SessionTable(
             id=header.id,
             root=op.root,
             parent=header.parent_session,
@@ -237,7 +237,7 @@ class Changes:
         if row.state == "pending":
             result.orders[delivery.id] = row.order
 
-    def _add(self, record: SessionRecord, row: MessageRecord) -> None:
+    def _add(self, record: SessionTable, row: MessageRecord) -> None:
         self._put(self._tables.owners, row.id, record.id)
         self._put(record.messages, row.id, row)
 

@@ -126,6 +126,16 @@ def session_not_found(id: SessionId) -> SessionNotFound:
     return SessionNotFound(f"no session {id!r} is stored here; list the sessions to see which are")
 
 
+def tree_not_found(root: SessionId) -> SessionNotFound:
+    """A tree without sessions."""
+    return SessionNotFound(f"no tree with the root session {root!r} is stored here; list the sessions to see which are")
+
+
+def lease_lost(root: SessionId) -> LeaseLost:
+    """A tree that is changed as a whole by somebody who does not hold it."""
+    return LeaseLost(f"the tree of session {root!r} is not held by this process any more; nothing of it was changed")
+
+
 def resolved(prefix: str, found: Sequence[SessionId]) -> SessionId:
     """The one session meant by `prefix`; `found` are, in order, all or the first few whose id begins with it.
 

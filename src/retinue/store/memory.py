@@ -13,11 +13,20 @@ from itertools import count
 from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession, RetinueError, StoreFailure
+from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, StoredRow
 from retinue.session.store import Lease, Outcome, SessionSummary, StoreBusy, StoredSession
 from retinue.store._decode import decode_header, decode_log, decode_row, report_undecodable
-from retinue.store._memory import Changes, LeaseRecord, MessageRecord, SessionRecord, Tables
-from retinue.store._rules import VALUE_ERRORS, refusal, resolved, session_held, session_not_found
+from retinue.store._memory import Changes, LeaseRecord, MessageRecord, SessionTable, Tables
+from retinue.store._rules import (
+    VALUE_ERRORS,
+    lease_lost,
+    refusal,
+    resolved,
+    session_held,
+    session_not_found,
+    tree_not_found,
+)
 
 __all__ = ["MEMORY_LEASE_TERM_S", "MemoryHome", "MemoryStore"]
 
@@ -83,7 +92,7 @@ class MemoryStore:
 
     # Reading.
 
-    def _session(self, id: SessionId) -> SessionRecord:
+    def _session(self, id: SessionId) -> SessionTable:
         self._check_open()
         record = self.home.tables.sessions.get(id)
         if record is None:
@@ -125,7 +134,7 @@ class MemoryStore:
         return self._listing(lambda r: r.parent == parent, lambda r: (r.created_at, r.id))
 
     def _listing(
-        self, is_member: Callable[[SessionRecord], bool], order: Callable[[SessionRecord], tuple[int, str]]
+        self, is_member: Callable[[SessionTable], bool], order: Callable[[SessionTable], tuple[int, str]]
     ) -> list[SessionSummary]:
         self._check_open()
         result: list[SessionSummary] = []
@@ -135,6 +144,28 @@ class MemoryStore:
             except CorruptSession as error:
                 report_undecodable(error)
         return result
+
+    async def tree(self, root: SessionId) -> list[SessionSummary]:
+        """See the contract."""
+        return self._listing(lambda r: r.root == root, lambda _: (0, ""))
+
+    async def read_tree(self, root: SessionId) -> list[SessionRecord]:
+        """See the contract."""
+        self._check_open()
+        result = [
+            SessionRecord(
+                header=decode_header(record.id, record.header),
+                events=decode_log(record.id, record.events, len(record.events)),
+                rows=_stored_rows(record, record.messages.values()),
+            )
+            for record in self._tree(root)
+        ]
+        if not result:
+            raise tree_not_found(root)
+        return result
+
+    def _tree(self, root: SessionId) -> list[SessionTable]:
+        return [record for record in self.home.tables.sessions.values() if record.root == root]
 
     async def owing(self, root: SessionId) -> list[SessionId]:
         """See the contract."""
@@ -180,6 +211,20 @@ class MemoryStore:
         if self._holds(lease):
             self.home.tables.leases[lease.root] = LeaseRecord(lease.fence + 1)
 
+    async def remove(self, lease: Lease) -> list[SessionId]:
+        """See the contract."""
+        self._check_open()
+        if not self._holds(lease):
+            raise lease_lost(lease.root)
+        records = self._tree(lease.root)
+        if not records:
+            raise tree_not_found(lease.root)
+        for record in records:
+            del self.home.tables.sessions[record.id]
+            for message in record.messages:
+                del self.home.tables.owners[message]
+        return [record.id for record in records]
+
     async def aclose(self) -> None:
         """See the contract. The home keeps what is stored."""
         if self._closed:
@@ -190,7 +235,7 @@ class MemoryStore:
         self.kill()
 
 
-def _owes(record: SessionRecord) -> bool:
+def _owes(record: SessionTable) -> bool:
     is_open = record.open_turn is not None or record.open_activation is not None
     return is_open or any(map(_is_runnable, record.messages.values()))
 
@@ -199,7 +244,7 @@ def _is_runnable(row: MessageRecord) -> bool:
     return row.state == "pending" and row.wake and not row.parked
 
 
-def _stored_rows(record: SessionRecord, rows: Iterable[MessageRecord]) -> list[StoredRow]:
+def _stored_rows(record: SessionTable, rows: Iterable[MessageRecord]) -> list[StoredRow]:
     return [
         decode_row(
             record.id,
@@ -209,7 +254,7 @@ def _stored_rows(record: SessionRecord, rows: Iterable[MessageRecord]) -> list[S
     ]
 
 
-def _summary(record: SessionRecord) -> SessionSummary:
+def _summary(record: SessionTable) -> SessionSummary:
     return SessionSummary(
         header=decode_header(record.id, record.header),
         root=record.root,

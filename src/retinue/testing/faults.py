@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure
+from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Append, Batch, StoredRow
 from retinue.session.store import Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
 from retinue.testing.gate import Gate
@@ -138,6 +139,14 @@ class FaultyStore:
         """See SessionStore."""
         return await self.inner.children(parent)
 
+    async def tree(self, root: SessionId) -> list[SessionSummary]:
+        """See SessionStore."""
+        return await self.inner.tree(root)
+
+    async def read_tree(self, root: SessionId) -> list[SessionRecord]:
+        """See SessionStore."""
+        return await self.inner.read_tree(root)
+
     async def owing(self, root: SessionId) -> list[SessionId]:
         """See SessionStore."""
         return await self.inner.owing(root)
@@ -153,6 +162,10 @@ class FaultyStore:
     async def release(self, lease: Lease) -> None:
         """See SessionStore."""
         await self.inner.release(lease)
+
+    async def remove(self, lease: Lease) -> list[SessionId]:
+        """See SessionStore."""
+        return await self.inner.remove(lease)
 
     async def aclose(self) -> None:
         """See SessionStore."""

@@ -29,6 +29,11 @@ class Leases:
         self._owner = owner
         self._clock = clock
 
+    @property
+    def owner(self) -> str:
+        """The id of the owner."""
+        return self._owner.id
+
     def acquire(self, root: SessionId) -> Lease:
         """The lease is ours, with a new fence. Raises: SessionHeld."""
         valid_until_s = self._clock.elapsed_s() + LEASE_TERM_S / 2

@@ -8,6 +8,7 @@ import apsw
 
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession
+from retinue.session.invariants import SessionRecord
 from retinue.session.rows import StoredRow
 from retinue.session.store import SessionSummary, StoredSession
 from retinue.store._decode import (
@@ -18,7 +19,7 @@ from retinue.store._decode import (
     decode_row,
     report_undecodable,
 )
-from retinue.store._rules import resolved, session_not_found
+from retinue.store._rules import resolved, session_not_found, tree_not_found
 from retinue.store.sqlite._sql import SQL, Row, Transaction, corrupt, run
 
 
@@ -57,6 +58,29 @@ class Reader:
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise corrupt(id, error) from error
         return [decode_row(id, row) for row in rows]
+
+    def tree(self, root: SessionId) -> list[SessionRecord]:
+        """Every session of the tree with all its rows. Raises: SessionNotFound, CorruptSession."""
+        id = root
+        result: list[SessionRecord] = []
+        try:
+            with Transaction(self._connection, "DEFERRED"):
+                for row in self._all("read_tree", root):
+                    key, id, header, length = cast("tuple[int, SessionId, bytes, int]", row)
+                    events = cast("list[EventColumns]", self._all("read_events", key))
+                    rows = cast("list[RowColumns]", self._all("read_messages", key))
+                    result.append(
+                        SessionRecord(
+                            header=decode_header(id, header),
+                            events=decode_log(id, events, length),
+                            rows=[decode_row(id, row) for row in rows],
+                        )
+                    )
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise corrupt(id, error) from error
+        if not result:
+            raise tree_not_found(root)
+        return result
 
     def _session(self, id: SessionId) -> tuple[int, bytes, SessionId, int]:
         rows = self._all("read_session", id)

@@ -109,6 +109,29 @@ SELECT id, header, root, length, last_event_at, open_turn,
     (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending')
 FROM session WHERE parent = ? ORDER BY created_at, id
 
+-- name: tree
+SELECT id, header, root, length, last_event_at, open_turn,
+    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending')
+FROM session WHERE root = ? ORDER BY key
+
+-- name: read_tree
+SELECT key, id, header, length FROM session WHERE root = ? ORDER BY key
+
+-- name: bodies_of_tree
+SELECT DISTINCT body FROM event WHERE session IN (SELECT key FROM session WHERE root = ?) AND body IS NOT NULL
+
+-- name: remove_events
+DELETE FROM event WHERE session IN (SELECT key FROM session WHERE root = ?)
+
+-- name: remove_messages
+DELETE FROM message WHERE session IN (SELECT key FROM session WHERE root = ?)
+
+-- name: remove_sessions
+DELETE FROM session WHERE root = ?
+
+-- name: remove_body
+DELETE FROM body WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM event WHERE body = ?1)
+
 -- name: resolve
 SELECT id FROM session WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 4
 
@@ -121,6 +144,9 @@ SELECT id FROM session WHERE key IN (
 
 -- name: read_lease
 SELECT fence, owner, expires_at FROM lease WHERE root = ?
+
+-- name: is_leased
+SELECT 1 FROM lease WHERE root = ? AND owner = ? AND fence = ?
 
 -- name: take_lease
 INSERT INTO lease (root, fence, owner, expires_at) VALUES (?1, 1, ?2, ?3)

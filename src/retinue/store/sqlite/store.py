@@ -19,6 +19,7 @@ import apsw
 from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure, StoreLocked
+from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, StoredRow
 from retinue.session.store import Lease, Outcome, SessionSummary, StoreBusy, StoredSession
 from retinue.store._rules import refusal
@@ -27,6 +28,7 @@ from retinue.store.sqlite._flusher import Flusher, flush_log
 from retinue.store.sqlite._leases import Leases
 from retinue.store.sqlite._owners import Owner, owners_folder
 from retinue.store.sqlite._read import Reader
+from retinue.store.sqlite._remove import remove_tree
 from retinue.store.sqlite._schema import check_version, open_database
 from retinue.store.sqlite._sql import failure, run
 
@@ -213,6 +215,14 @@ class SqliteStore:
         """See the contract."""
         return await self._run(lambda: self._reader.summaries("children", parent))
 
+    async def tree(self, root: SessionId) -> list[SessionSummary]:
+        """See the contract."""
+        return await self._run(lambda: self._reader.summaries("tree", root))
+
+    async def read_tree(self, root: SessionId) -> list[SessionRecord]:
+        """See the contract."""
+        return await self._run(lambda: self._reader.tree(root))
+
     async def owing(self, root: SessionId) -> list[SessionId]:
         """See the contract."""
         return await self._run(lambda: self._reader.owing(root))
@@ -231,6 +241,11 @@ class SqliteStore:
         """See the contract."""
         leases = self._check_writable()
         await self._run(lambda: leases.release(lease))
+
+    async def remove(self, lease: Lease) -> list[SessionId]:
+        """See the contract."""
+        owner = self._check_writable().owner
+        return await self._run(lambda: remove_tree(self._connection, lease, owner))
 
     async def aclose(self) -> None:
         """Leases are free, everything is on disk, and without other users the home is the one database file."""
