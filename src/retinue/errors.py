@@ -17,6 +17,7 @@ __all__ = [
     "AgentBusy",
     "AgentClosing",
     "AlreadyExists",
+    "BadExport",
     "BadInput",
     "Cancelled",
     "ClaimConflict",
@@ -69,6 +70,12 @@ class BadInput(RetinueError):
     """An argument is outside its accepted range or form."""
 
     code = "BAD_INPUT"
+
+
+class BadExport(BadInput):
+    """A file is not a whole, sound export of a tree that this version can read."""
+
+    code = "BAD_EXPORT"
 
 
 class ConfigError(BadInput):

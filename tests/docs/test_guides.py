@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,7 @@ from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
 from retinue.plugins.skills import SkillsConfig, find_skills
 from retinue.subagent.outcome import ENDINGS
-from tests.docs.pages import Block, blocks, fits
+from tests.docs.pages import Block, blocks, commands, fits
 from tests.house.checkout import ROOT
 
 _PAGES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -53,9 +54,33 @@ def test_the_documents_are_found(block: Block, tmp_path: Path) -> None:
     assert [skill.path for skill in find_skills(tmp_path, {}, SkillsConfig()).values()] == [path]
 
 
+def test_every_command_shows_what_the_page_shows(tmp_path: Path, variables: dict[str, str]) -> None:
+    """The commands of the guides, one after the other, in a home where the demo has been."""
+
+    def run(words: str) -> str:
+        done = subprocess.run(
+            ["sh", "-c", words],
+            cwd=tmp_path,
+            env={**variables, "RETINUE_HOME": str(tmp_path / "home")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+        return done.stdout
+
+    run(f"retinue demo --home {tmp_path / 'home'}")
+    known = run("retinue sessions")[: len("session-5b1f")]
+    for block in _BLOCKS:
+        for command in commands(block) if block.kind == "console" else ():
+            came = run(command.words.replace("session-5b1f", known))
+            assert fits(command.shown.replace("session-5b1f", known), came), f"{block}: {command}\n\ncame:\n{came}"
+
+
 def test_no_block_goes_unchecked() -> None:
     assert _PAGES
-    assert {block.kind for block in _BLOCKS} <= {"python", "text", "yaml", "markdown"}
+    assert {block.kind for block in _BLOCKS} <= {"python", "text", "yaml", "markdown", "console"}
     shown_after = {before.kind for before in _SHOWN}
     assert shown_after == {"python"}
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -23,6 +24,10 @@ COMMANDS = {
     "sessions": "List the stored root sessions.",
     "tree": "Show a session and its descendants.",
     "log": "Show the turns and steps of a session.",
+    "prune": "Remove whole trees of sessions.",
+    "export": "Write a tree of sessions to a file.",
+    "import": "Store an exported tree.",
+    "backup": "Copy the whole database.",
 }
 """Every sub-command and what it is for; each is `command` of the module of its name in `retinue.cli.commands`."""
 
@@ -36,7 +41,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return import_module(f"retinue.cli.commands.{cmd_name}").command
+        module = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        return import_module(f"retinue.cli.commands.{module}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

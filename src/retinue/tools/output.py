@@ -29,6 +29,7 @@ __all__ = [
     "decode_output",
     "excerpt",
     "join_excerpt",
+    "spill_folder",
     "spill_path",
     "write_private",
 ]
@@ -121,8 +122,13 @@ def join_excerpt(head: str, gap: Gap, tail: str) -> str:
 
 def spill_path(folder: Path, key: CallKey) -> Path:
     """Where the full text of a call belongs below `folder`: the same path for the same call, and none for two calls."""
-    session = quote(key.session_id, safe="")
-    return folder / session.replace(".", "%2E", 1 if session.startswith(".") else 0) / f"{key.seq}-{key.index}.txt"
+    return spill_folder(folder, key.session_id) / f"{key.seq}-{key.index}.txt"
+
+
+def spill_folder(folder: Path, session_id: str) -> Path:
+    """Where everything that belongs to a session is, below `folder`: a folder of its own, whatever the id is."""
+    session = quote(session_id, safe="") or "%00"
+    return folder / session.replace(".", "%2E", 1 if session.startswith(".") else 0)
 
 
 def write_private(path: Path, data: bytes) -> None:

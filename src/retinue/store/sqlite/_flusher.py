@@ -5,7 +5,6 @@ It has a connection of its own and never changes a row. The thread starts with i
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import apsw
 
+from retinue.base.files import flush_file
 from retinue.store.sqlite._sql import connect
 
 _GROWTH_PAGES = 1_000
@@ -109,15 +109,3 @@ def flush_log(path: str, *, folder: bool) -> None:
         return
     if folder:
         flush_file(os.path.dirname(path) or ".")
-
-
-def flush_file(path: str) -> None:
-    """The file or folder is on disk. Raises: OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if hasattr(fcntl, "F_FULLFSYNC"):
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        else:
-            os.fdatasync(fd) if os.path.isfile(path) else os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -15,7 +15,8 @@ from retinue.store.sqlite._sql import SQL, Transaction, run
 def remove_tree(connection: apsw.Connection, lease: Lease, owner: str) -> list[SessionId]:
     """Sessions, logs and rows of the tree are gone, overwritten with zeros; the lease stays.
 
-    A value that only they refer to goes with them. `owner` is who asks. Raises: LeaseLost, SessionNotFound, apsw errors.
+    A value that only they refer to goes with them. `owner` is who asks. Raises: LeaseLost, SessionNotFound; apsw
+    errors.
     """
     root = lease.root
     cursor = connection.cursor()
