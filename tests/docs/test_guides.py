@@ -12,6 +12,7 @@ import pytest
 
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
+from retinue.plugins.agents import AgentsConfig, find_agents
 from retinue.plugins.skills import SkillsConfig, find_skills
 from retinue.subagent.outcome import ENDINGS
 from tests.docs.pages import Block, blocks, commands, fits
@@ -48,10 +49,13 @@ def test_the_configuration_holds(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [block for block in _BLOCKS if block.kind == "markdown"], ids=str)
 def test_the_documents_are_found(block: Block, tmp_path: Path) -> None:
-    path = tmp_path / ".retinue" / "skills" / "shown" / "SKILL.md"
-    path.parent.mkdir(parents=True)
-    path.write_text(block.text)
-    assert [skill.path for skill in find_skills(tmp_path, {}, SkillsConfig()).values()] == [path]
+    skill = tmp_path / ".retinue" / "skills" / "shown" / "SKILL.md"
+    agent = tmp_path / ".retinue" / "agents" / "shown.md"
+    for path in (skill, agent):
+        path.parent.mkdir(parents=True)
+        path.write_text(block.text)
+    assert [found.path for found in find_skills(tmp_path, {}, SkillsConfig()).values()] == [skill]
+    assert [found.path for found in find_agents(tmp_path, {}, AgentsConfig()).values()] == [agent]
 
 
 def test_every_command_shows_what_the_page_shows(tmp_path: Path, variables: dict[str, str]) -> None:

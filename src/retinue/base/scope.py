@@ -40,12 +40,13 @@ class Undo:
 class Layer(Generic[T]):
     """Names of one kind in one scope, on top of an optional parent layer."""
 
-    __slots__ = ("_closed", "_filter", "_kind", "_own", "_parent", "_version", "_view", "_view_version")
+    __slots__ = ("_closed", "_filter", "_kind", "_offered", "_own", "_parent", "_version", "_view", "_view_version")
 
     def __init__(self, kind: str, parent: Layer[T] | None = None) -> None:
         self._kind = kind
         self._parent = parent
         self._own: dict[str, T] = {}
+        self._offered: frozenset[str] = frozenset()
         self._filter: tuple[Callable[[str], bool], ...] = ()
         self._version = 0
         self._view: Mapping[str, T] = MappingProxyType({})
@@ -56,16 +57,18 @@ class Layer(Generic[T]):
         """A new empty layer on top of this one."""
         return Layer(self._kind, self)
 
-    def add(self, name: str, value: T) -> Undo:
+    def add(self, name: str, value: T, *, offered: bool = False) -> Undo:
         """`name` resolves to `value` in this layer and below until the result is called.
 
-        Raises: DuplicateName if this very layer has the name; AgentClosing if the layer is closed.
+        What is `offered` counts as inherited: this layer's own filters hide it as well. Raises: DuplicateName if this
+        very layer has the name; AgentClosing if the layer is closed.
         """
         if self._closed:
             raise AgentClosing(f"cannot register {self._kind} {name!r}: its scope is being closed")
         if name in self._own:
             raise DuplicateName(f"{self._kind} {name!r} is registered twice in one scope; remove one of the two")
         self._own[name] = value
+        self._offered = self._offered | {name} if offered else self._offered - {name}
         self._version += 1
 
         def undo() -> None:
@@ -76,7 +79,7 @@ class Layer(Generic[T]):
         return Undo(undo)
 
     def hide(self, is_visible: Callable[[str], bool]) -> Undo:
-        """Inherited names for which `is_visible` is false vanish from this layer and below; own names stay.
+        """Inherited and offered names for which `is_visible` is false vanish from here and below; own names stay.
 
         Several filters intersect.
         """
@@ -116,8 +119,13 @@ class Layer(Generic[T]):
         inherited: Mapping[str, T] = MappingProxyType({}) if self._parent is None else self._parent.view
         if not self._own and not self._filter:
             return inherited
-        kept = {n: v for n, v in inherited.items() if all(keep(n) for keep in self._filter)}
-        return MappingProxyType(kept | self._own)
+
+        def is_kept(name: str) -> bool:
+            return all(keep(name) for keep in self._filter)
+
+        kept = {name: value for name, value in inherited.items() if is_kept(name)}
+        own = {name: value for name, value in self._own.items() if name not in self._offered or is_kept(name)}
+        return MappingProxyType(kept | own)
 
     def get(self, name: str) -> T | None:
         """What `name` resolves to here, or None."""

@@ -39,6 +39,7 @@ PLUGINS = (
     "todo",
     "web",
     "subagent",
+    "agents",
     "report",
 )
 """Plugins that ship with Retinue, in the order in which they are loaded."""
@@ -95,12 +96,24 @@ async def build(
     )
     plugins = [(name, *_load(name, config)) for name in _chosen(config)]
     async with AsyncExitStack() as stack:
-        made = [client for client in clients if client.provider] or [_client(config, environ)]
+        made = [client for client in clients if client.provider] or [
+            _client(config, environ, model=config.model, base_url=config.base_url)
+        ]
         for client in made:
             stack.push_async_callback(client.aclose)
         host = await stack.enter_async_context(open_host(store or open_store(config, environ, clock), clock, options))
         for client in made:
             stack.enter_context(host.add_client(client))
+
+        def other(name: str) -> ModelClient | None:
+            """A provider that only some agents use: of a tool, a file or a resumed log."""
+            if clients or name not in _providers():
+                return None
+            client = _client(config, environ, model=f"{name}:any", base_url=None)
+            stack.push_async_callback(client.aclose)
+            return client
+
+        stack.enter_context(host.find_clients(other))
         if config.persona:
             stack.enter_context(
                 host.prompt.add(Section(name=PERSONA_SECTION, order=PERSONA_ORDER, text=config.persona))
@@ -124,11 +137,17 @@ def _allow_files(wanted: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _client(config: Config, environ: Mapping[str, str]) -> ModelClient:
+def _providers() -> Mapping[str, object]:
+    from retinue.model.adapters.providers import PROVIDERS
+
+    return PROVIDERS
+
+
+def _client(config: Config, environ: Mapping[str, str], *, model: str | None, base_url: str | None) -> ModelClient:
     from retinue.model.adapters.providers import resolve_model
     from retinue.model.prices import price_of
 
-    resolved = resolve_model(config.model, environ, base_url=config.base_url)
+    resolved = resolve_model(model, environ, base_url=base_url)
     provider = resolved.provider
 
     def price(model: str) -> Price | None:

@@ -28,6 +28,7 @@ BUNDLES: Mapping[str, Mapping[str, Any]] = {
                     {"provider": "fork", "tool_name": "subagent_fork", "background_mode": "one-shot"},
                 ],
             },
+            "agents": {},
             "report": {},
         },
     }

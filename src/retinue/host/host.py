@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,6 +94,7 @@ class Host:
         self.chains = Chains()
         self.context = RuntimeContext(self.chains)
         self._clients: dict[str, ModelClient] = {}
+        self._finders: tuple[Callable[[str], ModelClient | None], ...] = ()
         self._seams: dict[str, object] = {}
         self._finishers: tuple[Finish, ...] = ()
         self.environment = Environment(
@@ -141,9 +142,24 @@ class Host:
         self._clients[name] = client
         return Undo(lambda: self._clients.pop(name, None))
 
+    def find_clients(self, find: Callable[[str], ModelClient | None]) -> Undo:
+        """`find` is asked once for each model provider that is not known; it keeps and closes what it makes."""
+        self._finders = (*self._finders, find)
+
+        def undo() -> None:
+            self._finders = tuple(x for x in self._finders if x is not find)
+
+        return Undo(undo)
+
+    def _found(self, name: str) -> ModelClient | None:
+        client = next((client for find in self._finders if (client := find(name)) is not None), None)
+        if client is not None:
+            self._clients[name] = client
+        return client
+
     def client(self, name: str) -> ModelClient:
         """The client of a model provider. Raises: ConfigError with the names that exist."""
-        client = self._clients.get(name)
+        client = self._clients.get(name) or self._found(name)
         if client is None:
             known = ", ".join(sorted(self._clients)) or "none"
             raise ConfigError(f"there is no model provider {name!r} here; configured: {known}")

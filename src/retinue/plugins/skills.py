@@ -64,9 +64,10 @@ async def plugin(host: Host, config: SkillsConfig) -> AsyncGenerator[None]:
     async def offer(agent: Agent) -> None:
         skills = await found.of(agent)
         if skills:
-            agent.tools.add(skill_tool(skills))
+            agent.tools.offer(skill_tool(skills))
             agent.prompt.add(Section(name="tool:skill", order=_ORDER, text=lambda _: _guidance(skills), tool="skill"))
 
+    host.tools.declare("skill")
     with host.agents.on_setup(offer):
         yield
 

@@ -32,7 +32,7 @@ from retinue.subagent.providers.spawn import SpawnProvider
 from retinue.subagent.standing import ChildApprovals, standing_setup
 from retinue.subagent.tools.control import interrupt_tool, send_message_tool
 from retinue.subagent.tools.list_agents import list_agents_tool
-from retinue.subagent.tools.subagent import Backends, DelegationOptions, delegation_tool
+from retinue.subagent.tools.subagent import BACKENDS, Backends, DelegationOptions, delegation_tool
 from retinue.subagent.tools.wording import GUIDANCE_ORDER, Background, guidance
 from retinue.tasks.record import TaskSettled
 from retinue.tasks.runtime import TASKS
@@ -116,6 +116,7 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
     with ExitStack() as stack:
         stack.enter_context(host.provide(PROVIDERS, providers))
         stack.enter_context(host.provide(CONTINUATIONS, continuations))
+        stack.enter_context(host.provide(BACKENDS, backends))
         stack.enter_context(admission.install(host.agents))
         stack.enter_context(host.agents.on_setup(standing_setup(host, config.child_approvals)))
         stack.enter_context(host.bus.on(TaskSettled, lambda event: continuations.stir(event.owner)))

@@ -15,7 +15,7 @@ from retinue.errors import BadInput
 
 __all__ = ["AssemblyContext", "PromptRegistry", "Section", "SectionText"]
 
-_STOCK = ("provider", "model", "cwd")
+_STOCK = ("provider", "model", "cwd", "braces")
 
 
 class AssemblyContext(Struct, frozen=True, kw_only=True):
@@ -43,6 +43,8 @@ class AssemblyContext(Struct, frozen=True, kw_only=True):
                 return self.model
             case "cwd":
                 return str(self.cwd)
+            case "braces":
+                return "{{"  # how text that holds braces of its own writes them
             case _:
                 return self.variables[name]
 

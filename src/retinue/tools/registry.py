@@ -67,12 +67,19 @@ class ToolRegistry:
             raise BadInput(f"{UNLISTED!r} marks a place in an order; no tool can be called so")
         return self._layer.add(tool.name, tool)
 
+    def offer(self, tool: Tool) -> Undo:
+        """Like `add`, but the tool counts as inherited: a restriction of this very scope hides it as well.
+
+        For plugins whose tools depend on the agent's folder: its tool filter judges them like all others.
+        """
+        return self._layer.add(tool.name, tool, offered=True)
+
     def child(self) -> ToolRegistry:
         """A registry for one agent's scope, on top of this one."""
         return ToolRegistry(self)
 
     def restrict(self, *, allow: Collection[str] | None = None, deny: Collection[str] | None = None) -> Undo:
-        """Of the inherited tools, only those in `allow` (if given) and not in `deny` stay visible here and below.
+        """Of inherited and offered tools, those in `allow` (if given) and not in `deny` stay visible here and below.
 
         Several restrictions intersect; this scope's own tools are never hidden; an empty `allow` hides all others.
         Raises: BadInput if neither is given, or on a registry without parent; NotFound for a name that no tool has.
@@ -83,7 +90,7 @@ class ToolRegistry:
             raise BadInput("tools can be restricted in the scope of an agent only, not for all agents at once")
         if allow is None and deny is None:
             raise BadInput("a tool filter needs `allow` or `deny`")
-        known = {*self._parent.view, *self.view}
+        known = self._known()
         unknown = sorted({*(allow or ()), *(deny or ())} - known)
         if unknown:
             raise NotFound(f"a tool filter names {_quoted(unknown)}; there are {_quoted(sorted(known)) or 'no tools'}")

@@ -10,6 +10,7 @@ from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
 from retinue.base.ids import derived_id
 from retinue.errors import ToolFailure
+from retinue.host.host import Seam
 from retinue.model.content import Text
 from retinue.session.events import ToolFilter
 from retinue.subagent.admission import Admission
@@ -23,7 +24,7 @@ from retinue.tasks.runtime import Tasks
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
-__all__ = ["Backends", "DelegationOptions", "delegation_tool"]
+__all__ = ["BACKENDS", "Backends", "DelegationOptions", "delegation_tool"]
 
 
 class DelegationOptions(Struct, frozen=True, kw_only=True):
@@ -37,6 +38,8 @@ class DelegationOptions(Struct, frozen=True, kw_only=True):
     """None leaves the depth to the provider."""
     tool_filter: ToolFilter | None = None
     persona: str | None = None
+    purpose: str | None = None
+    """What its children are good for; comes first in the description."""
 
 
 class Backends(Struct, frozen=True, kw_only=True):
@@ -46,6 +49,10 @@ class Backends(Struct, frozen=True, kw_only=True):
     continuations: Continuations | None = None
     admission: Admission | None = None
     tasks: Tasks | None = None
+
+
+BACKENDS: Seam[Backends] = Seam("subagent.backends")
+"""Where plugins that add delegation tools find what runs the children."""
 
 
 def delegation_tool(backends: Backends, provider: Provider, options: DelegationOptions) -> Tool:
@@ -69,7 +76,7 @@ def delegation_tool(backends: Backends, provider: Provider, options: DelegationO
         )
         return foreground_result(run_id, run.id, ended)
 
-    spec = tool_spec(options.tool_name, provider.capabilities, options.background)
+    spec = tool_spec(options.tool_name, provider.capabilities, options.background, options.purpose)
     made = tool(name=spec.name, description=spec.description, safe=True, effect="rows", pooled=False)(delegate)
     return replace(made, spec=spec)
 

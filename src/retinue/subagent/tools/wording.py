@@ -72,8 +72,8 @@ _HEADLINES: dict[Ending, str] = {
 }
 
 
-def tool_spec(name: str, capabilities: Capabilities, background: Background) -> ToolSpec:
-    """The tool as the model sees it."""
+def tool_spec(name: str, capabilities: Capabilities, background: Background, purpose: str | None = None) -> ToolSpec:
+    """The tool as the model sees it; `purpose` says first what its children are good for."""
     is_fork = capabilities.inherits_context
     properties: JSONObject = {
         "description": {"type": "string", "description": _LABEL_TEXT},
@@ -83,7 +83,9 @@ def tool_spec(name: str, capabilities: Capabilities, background: Background) -> 
         properties["run_in_background"] = {"type": "boolean", "description": _PARAMETER[background]}
     return ToolSpec(
         name=name,
-        description="\n\n".join((_FORK if is_fork else _FRESH, f"{_MODES[background]} {_OVERLAP}")),
+        description="\n\n".join(
+            (*([purpose] if purpose else []), _FORK if is_fork else _FRESH, f"{_MODES[background]} {_OVERLAP}")
+        ),
         parameters={"type": "object", "properties": properties, "required": ["description", "prompt"]},
     )
 
