@@ -169,7 +169,11 @@ def configuration() -> str:
         _fields(module.Config, seen, skip=("plugins",)),
         "`plugins` holds the options of each plugin by name. A plugin that the bundle does not have is added by naming "
         "it (`report: {}`); `null` leaves one out.",
-        *_nested(seen, {module.Config}, prefixes={module.StoreConfig: "store.", module.RetryConfig: "retry."}),
+        *_nested(
+            seen,
+            {module.Config},
+            prefixes={module.StoreConfig: "store.", module.RecoveryConfig: "recovery.", module.RetryConfig: "retry."},
+        ),
         "## Plugins",
     ]
     for name in PLUGINS:

@@ -18,6 +18,7 @@ from retinue.testing.model import ScriptedModel
 from retinue.testing.request import SeenRequest
 from retinue.testing.script import Reply, call, calls, hold, text
 from retinue.tools.tool import Tool, ToolContext, ToolResult
+from tests.scenarios.stock import ticks
 from tests.support.logs import outline
 from tests.support.stores import OpenStore, store_opener
 from tests.support.tools import echo, gated, tool_of
@@ -161,6 +162,42 @@ async def test_a_host_that_is_left_leaves_the_turn_open_and_the_next_one_goes_on
         "step 1 end",
         "end 1 completed",
     ]
+
+
+async def test_no_request_leaves_before_it_is_stored_that_the_turn_goes_on(
+    open_store: OpenStore, clock: FakeClock
+) -> None:
+    gate = Gate()
+    await cut_off(open_store, clock, ScriptedModel(hold(gate, text("never"))), [], gate)
+    store, stored = FaultyStore(open_store(clock)), Gate()
+    store.hold(appends("turn/resumed"), stored)
+    model = ScriptedModel(text("whole"))
+    async with scripted_host(model, store=store, clock=clock) as host:
+        agent = await resume_agent(host, ROOT)
+        await stored.wait_reached()
+        await ticks()
+        assert model.requests() == ()
+        stored.open()
+        await agent.wait_idle()
+        assert outline(agent.session.events)[-1] == "end 1 completed"
+
+
+async def test_where_no_effect_is_unknown_nothing_is_added_to_the_conversation(
+    open_store: OpenStore, clock: FakeClock
+) -> None:
+    gate = Gate()
+    rows = replace(gated("rows", gate, safe=False), effect="rows")
+    await cut_off(open_store, clock, ScriptedModel(calls(call("rows"), call("echo", words="x"))), [rows, echo], gate)
+    gate.open()
+    model = ScriptedModel(text("ok"))
+    agent = await reopened(open_store, clock, model, [rows, echo])
+    assert outline(agent.session.events)[4:8] == [
+        "turn 1 resumed 1",
+        "result 1 TOOL_NOT_STARTED",
+        "result 0 rows",
+        "step 1 end",
+    ]
+    assert [message for message in agent.session.history.messages if isinstance(message, UserMessage)][1:] == []
 
 
 async def test_a_started_call_has_an_unknown_outcome_and_the_model_is_told(

@@ -105,10 +105,12 @@ class App:
         if key is not None and text is None:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
         tree = await self._tree(known)
+        continuations = self.host.find(CONTINUATIONS)
+        if continuations is not None:
+            await continuations.prepare(known)
         agent = await self.host.agents.resume(known, options=self.host.options.options)
         owed = agent.status == "running"  # asked before its turn, which goes on, can end
         self._switch(agent)
-        continuations = self.host.find(CONTINUATIONS)
         if continuations is not None:
             await continuations.recover(agent)
         session = agent.session

@@ -92,6 +92,7 @@ async def build(
         cwd=cwd,
         home=home_of(config, environ),
         width=config.max_parallel_tools,
+        on_interrupt=config.recovery.on_interrupt,
         secrets=_secrets(environ),
     )
     plugins = [(name, *_load(name, config)) for name in _chosen(config)]

@@ -25,6 +25,7 @@ from retinue.model.prices import Price
 __all__ = [
     "Config",
     "Overrides",
+    "RecoveryConfig",
     "RetryConfig",
     "StoreConfig",
     "bundled_config",
@@ -41,6 +42,14 @@ class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """What a confirmed write survives: the end of the process, or also a power failure."""
     url: str | None = None
     """`sqlite:///PATH`; the home's own database if absent."""
+
+
+class RecoveryConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What happens when a root is resumed after its process ended."""
+
+    on_interrupt: Literal["continue", "settle"] = "continue"
+    """A child that was caught in a turn goes on with it, or ends as `interrupted` and its parent is told. A root always
+    goes on."""
 
 
 class RetryConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -75,6 +84,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     persona: str | None = None
     """Replaces the bundle's opening of the system prompt."""
     store: StoreConfig = StoreConfig()
+    recovery: RecoveryConfig = RecoveryConfig()
     retry: RetryConfig = RetryConfig()
     max_parallel_tools: int = 10
     """Tool bodies of one step that may overlap."""
@@ -106,6 +116,7 @@ _VARIABLES = {
     "RETINUE_HOME": "home",
     "RETINUE_PERMISSION": "permission",
     "RETINUE_STORE": "store.url",
+    "RETINUE_RECOVERY_ON_INTERRUPT": "recovery.on_interrupt",
 }
 
 

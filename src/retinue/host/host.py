@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Literal, Protocol, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -70,6 +70,8 @@ class HostOptions:
     home: Path | None = None
     """Folder for what is kept outside the store, such as long outputs; None = nothing is kept."""
     width: int = 10
+    on_interrupt: Literal["continue", "settle"] = "continue"
+    """What becomes of children that the end of a process caught in a turn, once their tree is resumed."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values, such as keys, that no tool result may show and no file may keep."""
 

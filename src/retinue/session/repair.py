@@ -6,6 +6,8 @@ Source: behaviour SE-25, SE-27.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from retinue.model.content import Text, ToolMessage
 from retinue.session.events import ErrorRecord, Payload, StepEnd, ToolReturned, TurnEnd
 from retinue.session.folds import OpenStep, OpenTurn
@@ -21,10 +23,13 @@ NOT_STARTED = ErrorRecord(
 )
 
 
-def missing_result(turn: int, step: OpenStep, index: int) -> ToolReturned:
-    """The result of a call whose process ended: unknown if its outside body was about to run, else not started."""
+def missing_result(turn: int, step: OpenStep, index: int, *, may_have_begun: bool = False) -> ToolReturned:
+    """The result of a call whose process ended: unknown if its outside body was about to run, else not started.
+
+    `may_have_begun` says that a call which logs no start may have had its effect all the same.
+    """
     assert step.reply is not None
-    error = OUTCOME_UNKNOWN if index in step.started else NOT_STARTED
+    error = OUTCOME_UNKNOWN if may_have_begun or index in step.started else NOT_STARTED
     call = step.reply.calls[index]
     return ToolReturned(
         turn=turn,
@@ -35,12 +40,17 @@ def missing_result(turn: int, step: OpenStep, index: int) -> ToolReturned:
     )
 
 
-def closing_payloads(turn: OpenTurn, *, detail: str) -> list[Payload]:
-    """What closes the turn as `interrupted`, in order. `detail` says why it does not go on."""
+def closing_payloads(turn: OpenTurn, *, detail: str, begun: Collection[int] = (), parked: int = 0) -> list[Payload]:
+    """What closes the turn as `interrupted`, in order. `detail` says why it does not go on.
+
+    `begun` are indexes of calls that may have had an effect without a logged start, `parked` how many messages wait.
+    """
     payloads: list[Payload] = []
     step = turn.step
     if step is not None:
-        payloads.extend(missing_result(turn.number, step, index) for index in step.missing)
+        payloads.extend(
+            missing_result(turn.number, step, index, may_have_begun=index in begun) for index in step.missing
+        )
         payloads.append(StepEnd(turn.number, step.number))
-    payloads.append(TurnEnd(turn=turn.number, reason="interrupted", detail=detail))
+    payloads.append(TurnEnd(turn=turn.number, reason="interrupted", detail=detail, parked=parked))
     return payloads

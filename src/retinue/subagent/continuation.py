@@ -37,6 +37,7 @@ from retinue.subagent.activation import standing
 from retinue.subagent.child import child_depth, child_id, creation, describe, prompt_id
 from retinue.subagent.contributions import ChildSetup, Contributions
 from retinue.subagent.dead_runs import close_dead_runs
+from retinue.subagent.interrupted import settle_interrupted
 from retinue.subagent.provider import Providers, RunRequest
 from retinue.subagent.resident import Accepted, Keyed, Resident
 from retinue.subagent.roster import Roster
@@ -273,6 +274,14 @@ class Continuations:
         found = self._roster.get(child.id)
         if found is not None:
             self._supervisor.wake(found.parent_id, found.ancestry[1:])
+
+    async def prepare(self, root: SessionId) -> None:
+        """Children of the stored tree that shall not go on have ended, if that is what the host is configured for.
+
+        Call it before the root is resumed. A tree that is live here is left alone. Raises: as `settle_interrupted`.
+        """
+        if self._host.options.on_interrupt == "settle" and self._agents.get(root) is None:
+            await settle_interrupted(self._host, root)
 
     async def recover(self, root: Agent) -> None:
         """Every continuable child of the tree that owes work is resident again, parents before children.

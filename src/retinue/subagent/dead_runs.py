@@ -14,7 +14,7 @@ from retinue.errors import CorruptSession
 from retinue.host.host import Host
 from retinue.session.events import Event
 from retinue.session.folds import Turns, descriptor
-from retinue.session.repair import closing_payloads
+from retinue.subagent.closing import close_turn
 
 __all__ = ["close_dead_runs"]
 
@@ -60,11 +60,6 @@ async def _close(host: Host, id: SessionId) -> None:
     if session.driver is not None:
         return
     try:
-        tx = host.sessions.transaction()
-        if session.turns.open is not None:
-            tx.append(session, *closing_payloads(session.turns.open, detail=_WHY))
-        mailbox = session.mailbox
-        tx.withdraw(session, [row.id for row in (*mailbox.next_step, *mailbox.next_turn)], _WHY)
-        await tx.submit().wait()
+        await close_turn(host, session, why=_WHY, withdraws=True)
     finally:
         host.sessions.unload(session)

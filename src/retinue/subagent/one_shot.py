@@ -17,7 +17,7 @@ from retinue.agent.registry import Agents, Setup
 from retinue.base.ids import SessionId
 from retinue.session.events import Descriptor, Event, RequestHeaderChange
 from retinue.session.folds import descriptor
-from retinue.session.store import StoredSession
+from retinue.session.store import SessionStore, StoredSession
 from retinue.subagent.child import child_id, composition, creation, describe
 from retinue.subagent.outcome import Outcome, outcome
 from retinue.subagent.provider import Run, RunRequest
@@ -139,6 +139,18 @@ def _has_asked(stored: StoredSession) -> bool:
     return any(event.seq >= first and type(event.data) is RequestHeaderChange for event in stored.events)
 
 
+async def _owes_work(store: SessionStore, id: SessionId, root: SessionId) -> bool:
+    """The session, or one below it, has work left: a run is over when nothing that it started is at work either."""
+    owing = set(await store.owing(root))
+    todo = [id]
+    while todo and owing:
+        at = todo.pop()
+        if at in owing:
+            return True
+        todo.extend([child.header.id for child in await store.children(at)])
+    return False
+
+
 async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | None) -> Run | None:
     """The run of an earlier process for the same call."""
     store = request.parent.environment.sessions.store
@@ -148,7 +160,7 @@ async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | Non
         return None
     stored = await store.read(id)
     is_structured = request.output_schema is not None
-    if summary.open_turn is None and not summary.pending:
+    if not await _owes_work(store, id, summary.root):
         return EndedRun(id, stored.events, stored.header.seed_length or 0, is_structured=is_structured)
     made = descriptor(stored.header, stored.events)
     agent = await agents.resume(

@@ -5,7 +5,6 @@ It holds only while the child has nothing to run and no child at work; else the 
 
 from __future__ import annotations
 
-from retinue.agent.agent import Agent
 from retinue.model.content import InputBlock
 from retinue.session.events import ActivationEnd, Descriptor
 from retinue.session.rows import Delivery, Target
@@ -24,7 +23,7 @@ def add_settlement(
     outcome: Outcome,
     words: tuple[InputBlock, ...],
     *,
-    parent: Agent | None,
+    is_busy: bool,
     is_quiet: bool,
     is_delivered: bool,
     parks: bool,
@@ -32,8 +31,8 @@ def add_settlement(
 ) -> None:
     """`tx` ends the open activation of `session`.
 
-    `words` is what the parent reads of the outcome's output. `parent` is the live agent of the parent, if there is
-    one; `is_quiet` tells it without waking it, and without `is_delivered` there is nobody to tell. `parks` leaves
+    `words` is what the parent reads of the outcome's output. A parent that `is_busy` reads the notice in its next
+    step; `is_quiet` tells it without waking it, and without `is_delivered` there is nobody to tell. `parks` leaves
     nothing that could run: instructions wait for the next message, and what else would wake is read in whatever turn
     comes next. Source: architecture, section 3.
     """
@@ -59,7 +58,6 @@ def add_settlement(
     )
     tx.settle(session)
     if is_delivered:
-        is_busy = parent is not None and parent.status == "running"
         target: Target = "next-step" if is_quiet or is_busy else "next-turn"
         tx.insert(
             Delivery(

@@ -252,7 +252,7 @@ class Supervisor:
             resident.descriptor,
             outcome,
             words,
-            parent=parent,
+            is_busy=parent is not None and parent.status == "running",
             is_quiet=parent is not None and (parent.is_closing or self._is_draining(parent)),
             is_delivered=is_known,
             parks=resident.is_released,

@@ -66,8 +66,7 @@ class FaultyStore:
     def is_dead(self) -> bool:
         """`die` has come true."""
         return any(
-            fault.lasts and (not isinstance(fault.when, int) or len(self.batches) >= fault.when)
-            for fault in self._faults
+            fault.lasts and isinstance(fault.when, int) and len(self.batches) >= fault.when for fault in self._faults
         )
 
     def begin(self, batches: Sequence[Batch], done: Callable[[Sequence[Outcome]], None]) -> None:
