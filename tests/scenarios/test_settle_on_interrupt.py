@@ -34,6 +34,7 @@ from tests.scenarios.stock import (
     stock,
 )
 
+ROOT = SessionId("root")
 SETTLE = (*CONTINUABLE, "recovery.on_interrupt=settle")
 
 
@@ -75,7 +76,7 @@ async def test_a_foreground_call_gets_the_interrupted_result_and_the_root_goes_o
     async with stock(again, tmp_path, *SETTLE) as app:
         result = await (await app.resume("root")).result()
         assert (result.outcome, result.output) == ("completed", "then without it")
-        (child,) = await children(app, SessionId("root"))
+        (child,) = await children(app, ROOT)
         end = (await log(app, child))[-1].data
         assert isinstance(end, TurnEnd)
         assert end.reason == "interrupted"
@@ -93,7 +94,7 @@ async def test_interrupted_parents_are_not_woken_by_interrupted_children(tmp_pat
         run = await app.resume("root")
         await quiet(app, run.agent)
         assert [await endings(app, id) for id in ids] == [["interrupted"]] * 3
-        assert [len(await notices(app, id)) for id in ("root", *ids)] == [1, 1, 1, 0]
+        assert [len(await notices(app, id)) for id in (ROOT, *ids)] == [1, 1, 1, 0]
     assert len(again.requests()) == 1
 
 
@@ -147,7 +148,7 @@ async def _recover_dying_at(folder: Path, point: int | None) -> int:
                 continue
             if dies_at is None:
                 assert [await endings(app, id) for id in ids] == [["interrupted"]] * 3, point
-                assert [len(await notices(app, id)) for id in ("root", *ids)] == [1, 1, 1, 0], point
+                assert [len(await notices(app, id)) for id in (ROOT, *ids)] == [1, 1, 1, 0], point
     assert [len(model.requests(label)) for label in "CGH"] == [1, 1, 1]
     return len(store.batches)
 
