@@ -39,7 +39,7 @@ class Roster:
 
     def __init__(self) -> None:
         self._residents: dict[SessionId, Resident] = {}
-        self._arrivals: set[Arrival] = set()
+        self._arrivals: dict[Arrival, None] = {}
         self._open: Counter[SessionId] = Counter()
         self._changed = anyio.Event()
 
@@ -81,14 +81,14 @@ class Roster:
     def expect(self, id: SessionId, ancestry: tuple[SessionId, ...]) -> Arrival:
         """The child is on its way, until `arrived`."""
         arrival = Arrival(id, ancestry)
-        self._arrivals.add(arrival)
+        self._arrivals[arrival] = None
         self._count(arrival.parent_id, 1)
         return arrival
 
     def arrived(self, arrival: Arrival) -> None:
         """It is resident now, or will not be. Again: nothing."""
         if arrival in self._arrivals:
-            self._arrivals.discard(arrival)
+            del self._arrivals[arrival]
             arrival.is_over.set()
             self._count(arrival.parent_id, -1)
 

@@ -23,7 +23,16 @@ from retinue.testing.clock import FakeClock
 from retinue.testing.model import ScriptedModel
 from retinue.tools.tool import Tool
 
-__all__ = ["MODEL", "all_sessions", "audit", "resume_agent", "scripted_host", "start_agent", "wait_at_rest"]
+__all__ = [
+    "MODEL",
+    "all_sessions",
+    "audit",
+    "no_errors",
+    "resume_agent",
+    "scripted_host",
+    "start_agent",
+    "wait_at_rest",
+]
 
 MODEL = "model-1"
 """The model name that agents of a scripted host use by default."""
@@ -53,7 +62,7 @@ async def scripted_host(
     store = store or MemoryStore(clock)
     options = options or HostOptions()
     default = AgentOptions(provider=model.provider, model=MODEL)
-    with _errors(errors_logged), ExitStack() as undo:
+    with no_errors(errors_logged), ExitStack() as undo:
         async with open_host(store, clock, replace(options, options=options.options.over(default))) as host:
             undo.enter_context(host.add_client(model))
             for tool in tools:
@@ -140,7 +149,8 @@ class _Errors(logging.Handler):
 
 
 @contextmanager
-def _errors(allowed: bool) -> Generator[None]:
+def no_errors(allowed: bool = False) -> Generator[None]:
+    """Nothing in the block logged an error of Retinue's, unless that is allowed. Raises: AssertionError with all."""
     logger, handler = logging.getLogger("retinue"), _Errors()
     logger.addHandler(handler)
     try:

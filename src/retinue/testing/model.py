@@ -6,7 +6,7 @@ take each other's replies. Nothing here depends on time; gates decide when a hel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -56,9 +56,19 @@ class _Talk:
 class ScriptedModel:
     """A ModelClient for tests. `check` at the end, unless `scripted_host` does it."""
 
-    def __init__(self, *replies: Scripted, provider: str = "scripted", context_window: int | None = None) -> None:
-        """`replies` are the script of the first session that no other script fits."""
+    def __init__(
+        self,
+        *replies: Scripted,
+        provider: str = "scripted",
+        context_window: int | None = None,
+        pace: Callable[[SeenRequest], Awaitable[None]] | None = None,
+    ) -> None:
+        """`replies` are the script of the first session that no other script fits.
+
+        `pace` is awaited before the first chunk of a reply and after each; by default the loop goes round once.
+        """
         self._provider = provider
+        self._pace = pace or _at_once
         self._context_window = context_window
         self._scripts: list[Script] = []
         self._talks: dict[SessionId, _Talk] = {}
@@ -146,7 +156,7 @@ class ScriptedModel:
         seen = self._see(request, body)
         try:
             reply = self._reply(seen)
-            await anyio.lowlevel.checkpoint()
+            await self._pace(seen)
             for act in reply.acts:
                 await self._perform(act, seen, sink)
             self._end(reply, sink)
@@ -230,14 +240,14 @@ class ScriptedModel:
             case Say():
                 for piece in _pieces(self._value(seen, lambda: live_text(act.text, seen))):
                     sink(ReasoningDelta(piece) if act.is_reasoning else TextDelta(piece))
-                    await anyio.lowlevel.checkpoint()
+                    await self._pace(seen)
             case Call():
                 talk = self._talks[seen.session_id]
                 index, talk.calls = talk.calls, talk.calls + 1
                 sink(CallStart(index, act.id or f"call-{index + 1}", act.name))
                 for piece in _pieces(self._value(seen, lambda: _arguments(act, seen))):
                     sink(CallDelta(index, piece))
-                await anyio.lowlevel.checkpoint()
+                await self._pace(seen)
             case _:
                 assert_never(act)
 
@@ -257,6 +267,10 @@ class ScriptedModel:
                 if reply.usage is not None:
                     sink(Used(reply.usage))
                 sink(Finish(reason))
+
+
+async def _at_once(_: SeenRequest) -> None:
+    await anyio.lowlevel.checkpoint()
 
 
 def _arguments(call: Call, seen: SeenRequest) -> str:

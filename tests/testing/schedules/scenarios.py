@@ -1,0 +1,278 @@
+"""Delegation in short scenarios, each around one pair of things that may happen in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from retinue.agent.phase import Cause
+from retinue.host.host import Host
+from retinue.subagent.lifecycle import SubagentStarted
+from retinue.subagent.provider import RunRequest
+from retinue.model.content import Text
+from retinue.testing.schedules import World
+from retinue.testing.schedules.explore import Scenario
+from retinue.testing.script import call, calls, fail, text, truncated
+from tests.testing.schedules.stage import ROOT, above, answered_once, below, of, plays, quiet, root, stage
+
+__all__ = ["CHECKS", "SCENARIOS"]
+
+
+async def _go(world: World, host: Host) -> None:
+    await (await root(host)).follow_up("go").wait()
+
+
+async def parallel_background(world: World) -> None:
+    plays(world, "R", calls(*[below(f"C{i}") for i in range(4)]))
+    for i in range(4):
+        plays(world, f"C{i}", text(f"answer {i}."))
+    async with stage(world) as host:
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def foreground_siblings(world: World) -> None:
+    plays(world, "R", calls(*[below(f"C{i}", run_in_background=False) for i in range(3)], below("B")))
+    for i in range(3):
+        plays(world, f"C{i}", calls(call("work", words=f"step of {i}")), text(f"answer {i}."))
+    plays(world, "B", text("answer 3."))
+    async with stage(world) as host:
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def nested(world: World) -> None:
+    plays(world, "R", calls(below("A"), below("F", run_in_background=False)))
+    plays(world, "A", calls(below("B"), below("B"), below("F", run_in_background=False)), text("A waits."))
+    plays(world, "B", calls(below("D")), text("B waits."))
+    plays(world, "D", text("answer of D."))
+    plays(world, "F", calls(below("D")), text("answer of F."))
+    async with stage(world) as host:
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def reports_and_settlement(world: World) -> None:
+    plays(world, "R", calls(below("C0"), below("C1")))
+    for i in range(2):
+        plays(
+            world,
+            f"C{i}",
+            calls(call("report", output=f"first of {i}."), call("report", output=f"second of {i}.")),
+            calls(call("report", output=f"third of {i}.")),
+            text(f"answer {i}."),
+        )
+    async with stage(world) as host:
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def follow_up_and_settlement(world: World) -> None:
+    plays(world, "R", calls(below("C"), below("C")))
+    plays(world, "C", text("one."), calls(call("work", words="more")), text("two."))
+    async with stage(world) as host:
+        _to_each_child(world, host, "tell it more", lambda id: of(host).send(host.agents.list()[0], id, "more"), 2)
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def interrupt_and_settlement(world: World) -> None:
+    plays(world, "R", calls(below("C"), below("C")))
+    plays(world, "C", calls(below("D"), call("work", words="slow")), text("one."), text("two."))
+    plays(world, "D", calls(call("work", words="deep")), text("deep answer."))
+    async with stage(world) as host:
+        _to_each_child(world, host, "the user interrupts it", lambda id: of(host).interrupt(id, None))
+        _to_each_child(world, host, "an ancestor interrupts it", lambda id: of(host).interrupt(id, host.agents.get(ROOT)))
+        _to_each_child(world, host, "its parent tells it more", lambda id: _more(host, id))
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def stop_and_settlement(world: World) -> None:
+    """The user stops the root, which withdraws, and says something else."""
+    plays(world, "R", calls(below("C"), below("C", run_in_background=False)), calls(call("work", words="on")))
+    plays(world, "C", calls(call("report", output="so far."), call("work", words="slow")), text("one."))
+    async with stage(world) as host:
+        agent = await root(host)
+        world.meanwhile("user", "stops the root", lambda: agent.cancel(Cause("user")))
+        world.meanwhile("user", "halts the root", lambda: agent.cancel(Cause("user"), keep_mailbox=True))
+        world.meanwhile("user", "steers the root", lambda: agent.steer("now this").wait())
+        world.meanwhile("user", "tells the root more", lambda: agent.follow_up("and that").wait())
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def tasks_and_disposal(world: World) -> None:
+    plays(
+        world,
+        "R",
+        calls(*[call("one_shot", description="T", prompt="do T", run_in_background=True)] * 2, below("C")),
+        calls(call("task_kill", task_id="subagent-1")),
+        calls(call("task_output", task_id="subagent-2", timeout_ms=1000)),
+    )
+    plays(world, "T", calls(call("work", words="slow"), below("T2", run_in_background=False)), text("task answer."))
+    plays(world, "T2", text("inner answer."))
+    plays(world, "C", calls(call("one_shot", description="T", prompt="do T", run_in_background=True)), text("C waits."))
+    async with stage(world) as host:
+        agent = await root(host)
+        await _go(world, host)
+        await world.moment("user", "disposes the root")
+        await host.agents.dispose(agent)
+        assert host.agents.list() == ()
+        await quiet(world, host)
+
+
+async def many_settle_together(world: World) -> None:
+    plays(world, "R", calls(*[below("C") for _ in range(12)]))
+    plays(world, "C", text("the answer."))
+    async with stage(world) as host:
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def two_slots(world: World) -> None:
+    plays(world, "R", calls(*[below("A", run_in_background=False), below("A"), below("B"), below("B")]))
+    plays(world, "A", calls(below("B", run_in_background=False), below("B", run_in_background=False)), text("A's."))
+    plays(world, "B", calls(below("D", run_in_background=False)), text("B's."))
+    plays(world, "D", text("D's."))
+    async with stage(world, slots=2) as host:
+        _to_each_child(world, host, "the user interrupts it", lambda id: of(host).interrupt(id, None), every=3)
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def parent_in_maintenance(world: World) -> None:
+    plays(world, "R", calls(below("C"), below("C")))
+    plays(world, "C", calls(call("report", output="so far.")), text("the answer."))
+    async with stage(world) as host:
+        agent = await root(host)
+        for number in range(3):
+            world.meanwhile(
+                "user",
+                f"maintenance {number}",
+                lambda: agent.run_maintenance(lambda: world.pause("maintenance", "is done")),
+            )
+        await _go(world, host)
+        await quiet(world, host)
+
+
+async def drain_and_starts(world: World) -> None:
+    plays(world, "R", calls(below("A"), below("A")), calls(below("D")))
+    plays(world, "A", calls(below("D"), call("report", output="so far.")), text("A waits."))
+    plays(world, "D", calls(call("work", words="slow")), text("D's."))
+    async with stage(world) as host:
+        _to_each_child(world, host, "is told more", lambda id: _more(host, id))
+        _to_each_child(world, host, "is released", lambda id: _release(host, id), every=2)
+        await _go(world, host)
+        await world.moment("user", "drains all")
+        await of(host).drain_below(await root(host))
+        await quiet(world, host)
+
+
+async def a_host_starts_children(world: World) -> None:
+    plays(world, "R")
+    plays(world, "C", calls(call("report", output="so far.")), text("one."), fail("auth"))
+    async with stage(world) as host:
+        agent = await root(host)
+        for number in range(3):
+            request = RunRequest(parent=agent, prompt=(Text("do"),), label="C", child_id=f"child-{number}")
+            world.meanwhile("host", f"starts child {number}", lambda request=request: of(host).start("spawn", request))
+            _twice(world, host, number)
+        await quiet(world, host)
+
+
+def _twice(world: World, host: Host, number: int) -> None:
+    for time in range(2):
+        world.meanwhile("host", f"message {time} to child {number}", lambda: _more(host, f"child-{number}"))
+
+
+async def suspend_and_resume(world: World) -> None:
+    plays(world, "R", calls(below("A"), below("F", run_in_background=False)), calls(call("work", words="on")))
+    plays(world, "A", calls(below("D"), call("report", output="so far.")), text("A waits."))
+    plays(world, "D", calls(call("work", words="slow")), text("D's."))
+    plays(world, "F", calls(call("work", words="slow"), below("D")), text("F's."))
+    for number in range(3):
+        async with stage(world) as host:
+            agent = await root(host)
+            if number == 0:
+                await agent.follow_up("go").wait()
+            if number == 1:
+                agent.follow_up("go on")
+            await world.moment("user", "suspends the host")
+    await _end(world)
+
+
+async def refusals(world: World) -> None:
+    plays(world, "R", calls(below("A"), below("F", run_in_background=False)), calls(call("work", words="on")))
+    plays(world, "A", calls(below("D"), call("report", output="so far.")), text("A waits."))
+    plays(world, "D", truncated("D's."))
+    plays(world, "F", calls(call("work", words="slow")), text("F's."))
+    async with stage(world, refusals=2) as host:
+        world.meanwhile("user", "starts it", lambda: _go(world, host))
+        await world.wait_acted()
+        await world.moment("user", "suspends the host")
+    await _end(world)
+
+
+async def _end(world: World) -> None:
+    """All that owes work is brought to its end by one more host."""
+    async with stage(world) as host:
+        await quiet(world, host)
+
+
+def _to_each_child(world: World, host: Host, what: str, act: Callable[..., Awaitable[object] | None], times: int = 1, every: int = 1) -> None:
+    """`act` is done to (every second, third, ...) child that starts from now on, at some moment after its start."""
+    seen: list[str] = []
+
+    def started(event: SubagentStarted) -> None:
+        if event.id not in seen:
+            seen.append(event.id)
+            if len(seen) % every == 0:
+                for _ in range(times):
+                    world.meanwhile(f"user of child {len(seen)}", what, lambda: act(event.id))
+
+    host.bus.on(SubagentStarted, started)
+
+
+async def _more(host: Host, id) -> None:
+    parent = above(host, id)
+    if parent is not None:
+        await of(host).send(parent, id, "more")
+
+
+async def _release(host: Host, id) -> None:
+    parent = above(host, id)
+    if parent is not None:
+        await of(host).release(parent, [id])
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    parallel_background,
+    foreground_siblings,
+    nested,
+    reports_and_settlement,
+    follow_up_and_settlement,
+    interrupt_and_settlement,
+    stop_and_settlement,
+    tasks_and_disposal,
+    many_settle_together,
+    two_slots,
+    parent_in_maintenance,
+    drain_and_starts,
+    a_host_starts_children,
+    suspend_and_resume,
+    refusals,
+)
+async def _four(world: World) -> None:
+    await answered_once(world, *[f"answer {i}." for i in range(4)])
+
+
+async def _reports(world: World) -> None:
+    words = [f"{word} of {i}." for i in range(2) for word in ("first", "second", "third")]
+    await answered_once(world, "answer 0.", "answer 1.", *words)
+
+
+CHECKS: dict[Scenario, Scenario] = {
+    parallel_background: _four,
+    foreground_siblings: _four,
+    reports_and_settlement: _reports,
+}
