@@ -9,7 +9,7 @@ from retinue.errors import StoreFailure
 from retinue.session.events import ToolReturned
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
-from retinue.testing.script import call, calls, hold, text
+from retinue.testing.script import call, calls, hold, optional, text
 from tests.scenarios.stock import (
     CONTINUABLE,
     Lifecycle,
@@ -22,6 +22,7 @@ from tests.scenarios.stock import (
     start,
     stock,
     ticks,
+    types,
 )
 
 WAIT = {"prompt": "P", "run_in_background": False}
@@ -146,3 +147,23 @@ async def test_c04_safe_calls_overlap_exclusive_ones_are_barriers_and_results_ke
         assert "is queued as the next turn" in message
         ended = [event.data.index for event in await log(app, agent.id) if isinstance(event.data, ToolReturned)]
         assert ended == [1, 0, 2, 3]
+
+
+async def test_after_a_resume_a_waiting_call_waits_for_what_its_child_has_started(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    model.script("R", calls(call("subagent", description="F", **WAIT)), text("done"))
+    model.script("F", calls(call("subagent", description="D", prompt="P")), text("F waits"), text("F KNOWS"))
+    model.script("D", optional(hold(gate, text("D ANSWERS"))), text("D ANSWERS"))
+    async with stock(model, tmp_path, *CONTINUABLE, at_rest=False) as app:
+        agent = await app.agent(label="R")
+        await agent.follow_up("go").wait()
+        await model.wait_requests(2, "F")
+        await gate.wait_reached()
+        await ticks()
+        assert types(await log(app, (await children(app, agent.id))[0]))[-1] == "turn/end"
+    async with stock(model, tmp_path, *CONTINUABLE) as app:
+        run = await app.resume(agent.id)
+        await run.result()
+        request = model.requests(agent.id)[-1]
+        assert request.results == ("F KNOWS",)
+        assert "D ANSWERS" in model.requests("F")[-1].text

@@ -131,7 +131,8 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
         for instance in instances:
             stack.enter_context(_mounted(host, backends, instance))
         for made in (SpawnProvider, ForkProvider):
-            stack.enter_context(providers.add(made(host.agents, wait_quiet=continuations.wait_quiet)))
+            waits = {"wait_quiet": continuations.wait_quiet, "wait_quiet_again": continuations.wait_quiet_again}
+            stack.enter_context(providers.add(made(host.agents, **waits)))
         try:
             yield
         finally:

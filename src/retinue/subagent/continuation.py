@@ -36,7 +36,7 @@ from retinue.session.transaction import Transaction
 from retinue.subagent.activation import standing
 from retinue.subagent.child import child_depth, child_id, creation, describe, prompt_id
 from retinue.subagent.contributions import ChildSetup, Contributions
-from retinue.subagent.dead_runs import close_dead_runs
+from retinue.subagent.dead_runs import close_dead_run, find_dead_runs
 from retinue.subagent.interrupted import settle_interrupted
 from retinue.subagent.provider import Providers, RunRequest
 from retinue.subagent.resident import Accepted, Keyed, Resident
@@ -86,6 +86,11 @@ class Continuations:
             if agent.is_closing or standing(self._supervisor.seen(agent)) == "settled":
                 return
             await changed.wait()
+
+    async def wait_quiet_again(self, agent: Agent) -> None:
+        """As `wait_quiet`, for an agent that was just resumed: its children that still owe work are here first."""
+        await self._supervisor.bring_children(agent.id, self._ancestry(agent)[1:])
+        await self.wait_quiet(agent)
 
     async def wait_settled(self, id: SessionId) -> None:
         """No activation of the child is open in this process, and none is about to be."""
@@ -287,19 +292,25 @@ class Continuations:
         """Every continuable child of the tree that owes work is resident again, parents before children.
 
         A child that cannot be read or built keeps nobody else from coming back. One-shot children that nobody waits
-        for any more are closed.
+        for any more are closed, and what is below them is taken down as it is when such a child is disposed.
         """
         store = self._host.sessions.store
         owing = [id for id in await store.owing(root.session.root) if id != root.id]
         ancestries = {id: await self._stored_ancestry(id) for id in owing}
+        dead = await find_dead_runs(self._host, ancestries)
+        self._supervisor.dead_runs |= dead
         arrivals = [
             self._supervisor.arrive(id, ancestries[id])
             for id in sorted(owing, key=lambda id: len(ancestries[id]))
-            if ancestries[id] and self._roster.parent_of(id) is None
+            if ancestries[id] and id not in dead and self._roster.parent_of(id) is None
         ]
-        await close_dead_runs(self._host, root.session.root)
+        for id in owing:
+            if id in dead:
+                await close_dead_run(self._host, id)
         for arrival in arrivals:
             await arrival.is_over.wait()
+            if dead.intersection(arrival.ancestry):
+                await self.wait_settled(arrival.id)
 
     async def _stored_ancestry(self, id: SessionId) -> tuple[SessionId, ...]:
         ids: list[SessionId] = []

@@ -1,49 +1,70 @@
 """One-shot children whose task died with its process: nobody waits for them any more, so their turn does not go on.
 
-A child that an open call of its parent still waits for is not among them: that call finds it again. Source: behaviour
-TK-04.
+A child that an open call of its parent still waits for is not among them, unless the parent is: that call finds it
+again. Source: behaviour TK-04.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from retinue.base.ids import SessionId, derived_id
-from retinue.errors import CorruptSession
+from retinue.errors import CorruptSession, SessionNotFound
 from retinue.host.host import Host
 from retinue.session.events import Event
 from retinue.session.folds import Turns, descriptor
 from retinue.subagent.closing import close_turn
 
-__all__ = ["close_dead_runs"]
+__all__ = ["close_dead_run", "find_dead_runs"]
 
 _log = logging.getLogger("retinue")
 _WHY = "the task that it belonged to ended with its process"
 
 
-async def close_dead_runs(host: Host, root: SessionId) -> None:
-    """Every one-shot child of the tree that nobody waits for has its open turn closed as `interrupted`.
+async def find_dead_runs(host: Host, ancestries: Mapping[SessionId, tuple[SessionId, ...]]) -> set[SessionId]:
+    """The one-shot children that nobody waits for, among these sessions and everyone above them.
 
-    What was sent to it and not read is withdrawn. A session that cannot be read stays as it is. Call it while the tree
-    is being brought back. Raises: StoreFailure.
+    `ancestries` has everyone above each session, nearest first. A session that cannot be read is not among them.
+    Raises: StoreFailure.
     """
-    store = host.sessions.store
+    above = {id: len(ancestry) for id, ancestry in ancestries.items()}
+    for ancestry in ancestries.values():
+        above.update((id, len(ancestry) - place) for place, id in enumerate(ancestry, 1))
     awaited: set[str] = set()
-    dead: list[SessionId] = []
-    for id in await store.owing(root):
+    dead: set[SessionId] = set()
+    for id in sorted(above, key=lambda id: (above[id], id)):
         try:
-            stored = await store.read(id)
-        except CorruptSession as error:
+            stored = await host.sessions.store.read(id)
+        except (CorruptSession, SessionNotFound) as error:
             _log.warning("session %s stays as it is: %s", id, error)
             continue
-        awaited.update(_waited_for(id, stored.events))
         made = descriptor(stored.header, stored.events)
-        if made is not None and made.mode == "one-shot" and stored.header.origin == "subagent":
-            dead.append(id)
-    for id in dead:
-        if id not in awaited and host.agents.get(id) is None:
-            await _close(host, id)
+        is_one_shot = made is not None and made.mode == "one-shot" and stored.header.origin == "subagent"
+        if is_one_shot and id not in awaited and host.agents.get(id) is None:
+            dead.add(id)
+        else:
+            awaited.update(_waited_for(id, stored.events))
+    return dead
+
+
+async def close_dead_run(host: Host, id: SessionId) -> None:
+    """The run has no open turn any more, closed as `interrupted`, and what it was sent and did not read is withdrawn.
+
+    A run that somebody drives after all, and one that cannot be read, stays as it is. Raises: StoreFailure.
+    """
+    try:
+        session = await host.sessions.load(id)
+    except CorruptSession as error:
+        _log.warning("session %s stays as it is: %s", id, error)
+        return
+    if session.driver is not None:
+        return
+    try:
+        await close_turn(host, session, why=_WHY, withdraws=True)
+    finally:
+        if session.driver is None:  # else a call that waits for it has found it meanwhile
+            host.sessions.unload(session)
 
 
 def _waited_for(id: SessionId, events: Sequence[Event]) -> set[str]:
@@ -53,13 +74,3 @@ def _waited_for(id: SessionId, events: Sequence[Event]) -> set[str]:
         turns.apply(event)
     step = turns.open.step if turns.open is not None else None
     return set() if step is None else {derived_id("agent", id, step.reply_seq, index) for index in step.missing}
-
-
-async def _close(host: Host, id: SessionId) -> None:
-    session = await host.sessions.load(id)
-    if session.driver is not None:
-        return
-    try:
-        await close_turn(host, session, why=_WHY, withdraws=True)
-    finally:
-        host.sessions.unload(session)

@@ -7,7 +7,7 @@ that had ended is not run again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import anyio
 
@@ -31,6 +31,14 @@ STOP_WAIT_S = 30.0
 
 WaitQuiet: TypeAlias = Callable[[Agent], Awaitable[None]]
 """Waits until an agent and all that it started have come to rest."""
+
+
+class Waits(NamedTuple):
+    """How a run waits for its child."""
+
+    fresh: WaitQuiet | None = None
+    resumed: WaitQuiet | None = None
+    """For a child from an earlier process, whose own children may not be here yet."""
 
 
 class LocalRun:
@@ -114,7 +122,7 @@ async def start_one_shot(
     provider: str,
     *,
     seed: Sequence[Event] = (),
-    wait_quiet: WaitQuiet | None = None,
+    waits: Waits = Waits(),
 ) -> Run:
     """The child is accepted, or found again if the same call started it before.
 
@@ -123,10 +131,10 @@ async def start_one_shot(
     made = describe(request, provider, "one-shot")
     new = creation(request, made, setup=_setup(made, request), seed=seed)
     if request.key is not None:
-        found = await _find(agents, request, wait_quiet)
+        found = await _find(agents, request, waits.resumed)
         if found is not None:
             return found
-    return LocalRun(agents, await agents.create(new), wait_quiet, is_structured=request.output_schema is not None)
+    return LocalRun(agents, await agents.create(new), waits.fresh, is_structured=request.output_schema is not None)
 
 
 def _setup(made: Descriptor, request: RunRequest) -> Setup:

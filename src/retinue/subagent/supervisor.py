@@ -32,6 +32,7 @@ from retinue.subagent.child import composition
 from retinue.subagent.contributions import Contributions
 from retinue.subagent.lifecycle import SubagentEnded, SubagentStarted
 from retinue.subagent.outcome import Outcome
+from retinue.subagent.owing import owing_children
 from retinue.subagent.resident import Keyed, Resident
 from retinue.subagent.roster import Arrival, Roster
 from retinue.subagent.settlement import add_settlement
@@ -68,6 +69,8 @@ class Supervisor:
         self._is_draining = is_draining
         self.locks = Keyed()
         """Building a child and taking it down exclude each other, by the child's id."""
+        self.dead_runs: set[SessionId] = set()
+        """One-shot children that nobody waits for since their process ended: nothing goes on below them."""
 
     def seen(self, agent: Agent) -> Residency:
         """What an agent's standing depends on, now."""
@@ -135,7 +138,7 @@ class Supervisor:
         owes_work = session.turns.activation is not None or session.mailbox.is_runnable
         is_usable = made is not None and made.mode == "continuable" and made.version == DESCRIPTOR_VERSION
         if made is None or not is_usable or not owes_work:
-            self._host.sessions.unload(session)
+            self._unload(session.id)
             return
         resident = Resident(id=arrival.id, ancestry=arrival.ancestry, descriptor=made)
         await self._build(resident)
@@ -145,7 +148,9 @@ class Supervisor:
             self.release(resident.id)
 
     def _must_go(self, resident: Resident) -> bool:
-        """Somebody above it is being taken down for good."""
+        """Somebody above it is gone, or is being taken down, for good."""
+        if self.dead_runs.intersection(resident.ancestry):
+            return True
         above = [self._roster.get(id) for id in resident.ancestry]
         lives = [self._agents.get(id) for id in resident.ancestry]
         return any(one is not None and one.is_released for one in above) or any(
@@ -253,7 +258,7 @@ class Supervisor:
             outcome,
             words,
             is_busy=parent is not None and parent.status == "running",
-            is_quiet=parent is not None and (parent.is_closing or self._is_draining(parent)),
+            is_quiet=self._is_going(parent) if parent is not None else resident.parent_id in self.dead_runs,
             is_delivered=is_known,
             parks=resident.is_released,
             now_ms=self._host.clock.now_ms(),
@@ -266,6 +271,9 @@ class Supervisor:
             _log.warning("the settlement of child %s was refused: %s", resident.id, error)
             return
         resident.outcome = outcome
+
+    def _is_going(self, parent: Agent) -> bool:
+        return parent.is_closing or self._is_draining(parent)
 
     async def _is_known(self, id: SessionId) -> bool:
         """The session exists; one that cannot be looked up is believed to."""
@@ -299,7 +307,7 @@ class Supervisor:
             if resident.refused(summary.events if summary is not None else 0) > REFUSAL_LIMIT:
                 raise StoreFailure("its settlement was refused again and again")
             if not resident.is_released:
-                await self._bring_lost(resident)
+                await self.bring_children(resident.id, resident.ancestry)
                 await self._build(resident)
                 if resident.obstacle is not None:
                     self.release(resident.id)
@@ -312,15 +320,11 @@ class Supervisor:
             resident.is_unsettled = True
         resident.stir()
 
-    async def _bring_lost(self, resident: Resident) -> None:
-        """Children with an open activation that nobody drives here would keep it from settling: they come back too."""
-        store = self._host.sessions.store
-        children = {summary.header.id: summary.root for summary in await store.children(resident.id)}
-        if children:
-            owing = await store.owing(next(iter(children.values())))
-            for id in owing:
-                if id in children and self._roster.parent_of(id) is None and self._agents.get(id) is None:
-                    self.arrive(id, (resident.id, *resident.ancestry))
+    async def bring_children(self, id: SessionId, ancestry: tuple[SessionId, ...]) -> None:
+        """Children of `id` that owe work and that nobody drives here are on their way: it is not quiet without them."""
+        for child in await owing_children(self._host.sessions.store, id):
+            if self._roster.parent_of(child) is None and self._agents.get(child) is None:
+                self.arrive(child, (id, *ancestry))
 
     async def _end_turn(self, resident: Resident) -> None:
         """No turn of the child is open. It is closed by an agent that is stopped before it does anything."""

@@ -81,7 +81,9 @@ async def interrupt_and_settlement(world: World) -> None:
     plays(world, "D", calls(call("work", words="deep")), text("deep answer."))
     async with stage(world) as host:
         _to_each_child(world, host, "the user interrupts it", lambda id: of(host).interrupt(id, None))
-        _to_each_child(world, host, "an ancestor interrupts it", lambda id: of(host).interrupt(id, host.agents.get(ROOT)))
+        _to_each_child(
+            world, host, "an ancestor interrupts it", lambda id: of(host).interrupt(id, host.agents.get(ROOT))
+        )
         _to_each_child(world, host, "its parent tells it more", lambda id: _more(host, id))
         await _go(world, host)
         await quiet(world, host)
@@ -201,6 +203,22 @@ async def suspend_and_resume(world: World) -> None:
     await _end(world)
 
 
+async def tasks_and_suspension(world: World) -> None:
+    """One-shot runs in the background die with their process, and what they had started goes on."""
+    background = call("one_shot", description="T", prompt="do T", run_in_background=True)
+    plays(world, "R", calls(background, below("C")), calls(call("task_output", task_id="subagent-1", timeout_ms=1000)))
+    plays(world, "T", calls(below("D"), call("work", words="slow")), text("T waits."), text("T's."))
+    plays(world, "D", calls(call("work", words="slow"), call("report", output="so far.")), text("D's."))
+    plays(world, "C", calls(background), text("C waits."))
+    for number in range(2):
+        async with stage(world) as host:
+            agent = await root(host)
+            if number == 0:
+                await agent.follow_up("go").wait()
+            await world.moment("user", "suspends the host")
+    await _end(world)
+
+
 async def refusals(world: World) -> None:
     plays(world, "R", calls(below("A"), below("F", run_in_background=False)), calls(call("work", words="on")))
     plays(world, "A", calls(below("D"), call("report", output="so far.")), text("A waits."))
@@ -219,7 +237,9 @@ async def _end(world: World) -> None:
         await quiet(world, host)
 
 
-def _to_each_child(world: World, host: Host, what: str, act: Callable[..., Awaitable[object] | None], times: int = 1, every: int = 1) -> None:
+def _to_each_child(
+    world: World, host: Host, what: str, act: Callable[..., Awaitable[object] | None], times: int = 1, every: int = 1
+) -> None:
     """`act` is done to (every second, third, ...) child that starts from now on, at some moment after its start."""
     seen: list[str] = []
 
@@ -260,8 +280,11 @@ SCENARIOS: tuple[Scenario, ...] = (
     drain_and_starts,
     a_host_starts_children,
     suspend_and_resume,
+    tasks_and_suspension,
     refusals,
 )
+
+
 async def _four(world: World) -> None:
     await answered_once(world, *[f"answer {i}." for i in range(4)])
 

@@ -16,7 +16,7 @@ from retinue.session.events import (
     TurnResumed,
 )
 from retinue.session.folds import seed_boundary
-from retinue.subagent.one_shot import WaitQuiet, start_one_shot
+from retinue.subagent.one_shot import WaitQuiet, Waits, start_one_shot
 from retinue.subagent.provider import Capabilities, Run, RunRequest
 
 __all__ = ["ForkProvider", "completed_turns"]
@@ -43,15 +43,19 @@ class ForkProvider:
         output_schema=True, depth_limit=True, tool_filter=True, persona=True, inherits_context=True
     )
 
-    def __init__(self, agents: Agents, *, wait_quiet: WaitQuiet | None = None) -> None:
-        """`wait_quiet` says when a child has come to rest; by default, when it is idle."""
+    def __init__(
+        self, agents: Agents, *, wait_quiet: WaitQuiet | None = None, wait_quiet_again: WaitQuiet | None = None
+    ) -> None:
+        """`wait_quiet` says when a child has come to rest, `wait_quiet_again` when a resumed one has; by default, when
+        it is idle.
+        """
         self._agents = agents
-        self._wait_quiet = wait_quiet
+        self._waits = Waits(wait_quiet, wait_quiet_again)
 
     async def start(self, request: RunRequest) -> Run:
         """See `Provider.start`."""
         seed = completed_turns(request.parent.session.events)
-        return await start_one_shot(self._agents, request, self.name, seed=seed, wait_quiet=self._wait_quiet)
+        return await start_one_shot(self._agents, request, self.name, seed=seed, waits=self._waits)
 
     async def prepare(self, request: RunRequest) -> Sequence[Event]:
         """The completed turns of this instant: nothing is awaited here."""
