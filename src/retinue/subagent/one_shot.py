@@ -41,6 +41,9 @@ class Waits(NamedTuple):
     """For a child from an earlier process, whose own children may not be here yet."""
 
 
+_UNTIL_IDLE = Waits()
+
+
 class LocalRun:
     """A live child in this process. Its run is over when it is idle and nothing that it started is at work."""
 
@@ -122,7 +125,7 @@ async def start_one_shot(
     provider: str,
     *,
     seed: Sequence[Event] = (),
-    waits: Waits = Waits(),
+    waits: Waits = _UNTIL_IDLE,
 ) -> Run:
     """The child is accepted, or found again if the same call started it before.
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from retinue.agent.phase import Cause
+from retinue.base.ids import SessionId
 from retinue.host.host import Host
+from retinue.model.content import Text
 from retinue.subagent.lifecycle import SubagentStarted
 from retinue.subagent.provider import RunRequest
-from retinue.model.content import Text
-from retinue.testing.schedules import World
-from retinue.testing.schedules.explore import Scenario
+from retinue.testing.schedules import Scenario, World
 from retinue.testing.script import call, calls, fail, text, truncated
 from tests.testing.schedules.stage import ROOT, above, answered_once, below, of, plays, quiet, root, stage
+
+Act: TypeAlias = Callable[[SessionId], Awaitable[object] | None]
 
 __all__ = ["CHECKS", "SCENARIOS"]
 
@@ -31,7 +34,7 @@ async def parallel_background(world: World) -> None:
 
 
 async def foreground_siblings(world: World) -> None:
-    plays(world, "R", calls(*[below(f"C{i}", run_in_background=False) for i in range(3)], below("B")))
+    plays(world, "R", calls(*[below(f"C{i}", waits=True) for i in range(3)], below("B")))
     for i in range(3):
         plays(world, f"C{i}", calls(call("work", words=f"step of {i}")), text(f"answer {i}."))
     plays(world, "B", text("answer 3."))
@@ -41,8 +44,8 @@ async def foreground_siblings(world: World) -> None:
 
 
 async def nested(world: World) -> None:
-    plays(world, "R", calls(below("A"), below("F", run_in_background=False)))
-    plays(world, "A", calls(below("B"), below("B"), below("F", run_in_background=False)), text("A waits."))
+    plays(world, "R", calls(below("A"), below("F", waits=True)))
+    plays(world, "A", calls(below("B"), below("B"), below("F", waits=True)), text("A waits."))
     plays(world, "B", calls(below("D")), text("B waits."))
     plays(world, "D", text("answer of D."))
     plays(world, "F", calls(below("D")), text("answer of F."))
@@ -91,7 +94,7 @@ async def interrupt_and_settlement(world: World) -> None:
 
 async def stop_and_settlement(world: World) -> None:
     """The user stops the root, which withdraws, and says something else."""
-    plays(world, "R", calls(below("C"), below("C", run_in_background=False)), calls(call("work", words="on")))
+    plays(world, "R", calls(below("C"), below("C", waits=True)), calls(call("work", words="on")))
     plays(world, "C", calls(call("report", output="so far."), call("work", words="slow")), text("one."))
     async with stage(world) as host:
         agent = await root(host)
@@ -111,7 +114,7 @@ async def tasks_and_disposal(world: World) -> None:
         calls(call("task_kill", task_id="subagent-1")),
         calls(call("task_output", task_id="subagent-2", timeout_ms=1000)),
     )
-    plays(world, "T", calls(call("work", words="slow"), below("T2", run_in_background=False)), text("task answer."))
+    plays(world, "T", calls(call("work", words="slow"), below("T2", waits=True)), text("task answer."))
     plays(world, "T2", text("inner answer."))
     plays(world, "C", calls(call("one_shot", description="T", prompt="do T", run_in_background=True)), text("C waits."))
     async with stage(world) as host:
@@ -132,9 +135,9 @@ async def many_settle_together(world: World) -> None:
 
 
 async def two_slots(world: World) -> None:
-    plays(world, "R", calls(*[below("A", run_in_background=False), below("A"), below("B"), below("B")]))
-    plays(world, "A", calls(below("B", run_in_background=False), below("B", run_in_background=False)), text("A's."))
-    plays(world, "B", calls(below("D", run_in_background=False)), text("B's."))
+    plays(world, "R", calls(*[below("A", waits=True), below("A"), below("B"), below("B")]))
+    plays(world, "A", calls(below("B", waits=True), below("B", waits=True)), text("A's."))
+    plays(world, "B", calls(below("D", waits=True)), text("B's."))
     plays(world, "D", text("D's."))
     async with stage(world, slots=2) as host:
         _to_each_child(world, host, "the user interrupts it", lambda id: of(host).interrupt(id, None), every=3)
@@ -176,7 +179,7 @@ async def a_host_starts_children(world: World) -> None:
     async with stage(world) as host:
         agent = await root(host)
         for number in range(3):
-            request = RunRequest(parent=agent, prompt=(Text("do"),), label="C", child_id=f"child-{number}")
+            request = RunRequest(parent=agent, prompt=(Text("do"),), label="C", child_id=SessionId(f"child-{number}"))
             world.meanwhile("host", f"starts child {number}", lambda request=request: of(host).start("spawn", request))
             _twice(world, host, number)
         await quiet(world, host)
@@ -184,11 +187,11 @@ async def a_host_starts_children(world: World) -> None:
 
 def _twice(world: World, host: Host, number: int) -> None:
     for time in range(2):
-        world.meanwhile("host", f"message {time} to child {number}", lambda: _more(host, f"child-{number}"))
+        world.meanwhile("host", f"message {time} to child {number}", lambda: _more(host, SessionId(f"child-{number}")))
 
 
 async def suspend_and_resume(world: World) -> None:
-    plays(world, "R", calls(below("A"), below("F", run_in_background=False)), calls(call("work", words="on")))
+    plays(world, "R", calls(below("A"), below("F", waits=True)), calls(call("work", words="on")))
     plays(world, "A", calls(below("D"), call("report", output="so far.")), text("A waits."))
     plays(world, "D", calls(call("work", words="slow")), text("D's."))
     plays(world, "F", calls(call("work", words="slow"), below("D")), text("F's."))
@@ -220,7 +223,7 @@ async def tasks_and_suspension(world: World) -> None:
 
 
 async def refusals(world: World) -> None:
-    plays(world, "R", calls(below("A"), below("F", run_in_background=False)), calls(call("work", words="on")))
+    plays(world, "R", calls(below("A"), below("F", waits=True)), calls(call("work", words="on")))
     plays(world, "A", calls(below("D"), call("report", output="so far.")), text("A waits."))
     plays(world, "D", truncated("D's."))
     plays(world, "F", calls(call("work", words="slow")), text("F's."))
@@ -238,10 +241,15 @@ async def _end(world: World) -> None:
 
 
 def _to_each_child(
-    world: World, host: Host, what: str, act: Callable[..., Awaitable[object] | None], times: int = 1, every: int = 1
+    world: World,
+    host: Host,
+    what: str,
+    act: Callable[[SessionId], Awaitable[object] | None],
+    times: int = 1,
+    every: int = 1,
 ) -> None:
     """`act` is done to (every second, third, ...) child that starts from now on, at some moment after its start."""
-    seen: list[str] = []
+    seen: list[SessionId] = []
 
     def started(event: SubagentStarted) -> None:
         if event.id not in seen:
@@ -253,13 +261,13 @@ def _to_each_child(
     host.bus.on(SubagentStarted, started)
 
 
-async def _more(host: Host, id) -> None:
+async def _more(host: Host, id: SessionId) -> None:
     parent = above(host, id)
     if parent is not None:
         await of(host).send(parent, id, "more")
 
 
-async def _release(host: Host, id) -> None:
+async def _release(host: Host, id: SessionId) -> None:
     parent = above(host, id)
     if parent is not None:
         await of(host).release(parent, [id])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
@@ -19,14 +20,18 @@ from retinue.testing.request import SeenRequest
 from retinue.testing.schedules import World
 from retinue.testing.script import Call, Reply, Scripted, call, text
 
-__all__ = ["ROOT", "above", "answered_once", "below", "of", "plays", "quiet", "root", "stage"]
+__all__ = ["ROOT", "Delegation", "above", "answered_once", "below", "of", "plays", "quiet", "root", "stage"]
+
+Delegation: TypeAlias = Callable[[Host, subagent.SubagentConfig], AbstractAsyncContextManager[None]]
 
 ROOT = SessionId("session-root")
 ONE_SHOT = subagent.InstanceConfig(tool_name="one_shot", background_mode="one-shot")
 
 
 @asynccontextmanager
-async def stage(world: World, *, slots: int = 1000, refusals: int = 0) -> AsyncGenerator[Host]:
+async def stage(
+    world: World, *, slots: int = 1000, refusals: int = 0, delegation: Delegation = subagent.plugin
+) -> AsyncGenerator[Host]:
     """Left, it suspends: turns and activations stay open in the store."""
     options = HostOptions(options=AgentOptions(provider=world.model.provider, model=MODEL))
     config = subagent.SubagentConfig(
@@ -36,7 +41,7 @@ async def stage(world: World, *, slots: int = 1000, refusals: int = 0) -> AsyncG
         with host.add_client(world.model), host.tools.add(world.tool()):
             async with (
                 tasks.plugin(host, tasks.TasksConfig()),
-                subagent.plugin(host, config),
+                delegation(host, config),
                 report.plugin(host, report.ReportConfig()),
             ):
                 try:
@@ -84,9 +89,9 @@ def plays(world: World, label: str, *replies: Scripted) -> None:
     world.model.script(label, *[reply] * 200, every=True)
 
 
-def below(label: str, **more: bool) -> Call:
-    """A call that starts a child of that label."""
-    return call("subagent", description=label, prompt=f"do {label}", **more)
+def below(label: str, *, waits: bool = False) -> Call:
+    """A call that starts a child of that label, and waits for it or not."""
+    return call("subagent", description=label, prompt=f"do {label}", run_in_background=not waits)
 
 
 def above(host: Host, child: SessionId) -> Agent | None:

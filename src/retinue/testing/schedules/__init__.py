@@ -2,6 +2,6 @@
 
 from retinue.testing.schedules.explore import Exploration, explore_schedules, replay_schedule
 from retinue.testing.schedules.schedule import Schedule
-from retinue.testing.schedules.world import World
+from retinue.testing.schedules.world import Scenario, World
 
-__all__ = ["Exploration", "Schedule", "World", "explore_schedules", "replay_schedule"]
+__all__ = ["Exploration", "Scenario", "Schedule", "World", "explore_schedules", "replay_schedule"]

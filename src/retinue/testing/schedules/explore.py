@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import anyio
 
@@ -13,18 +14,15 @@ from retinue.testing.host import no_errors
 from retinue.testing.schedules.checks import alive, check_at_rest
 from retinue.testing.schedules.loop import run_under
 from retinue.testing.schedules.schedule import Schedule
-from retinue.testing.schedules.world import World
+from retinue.testing.schedules.world import Scenario, World
 
-__all__ = ["COUNT", "Exploration", "Scenario", "explore_schedules", "replay_schedule"]
+__all__ = ["COUNT", "Exploration", "explore_schedules", "replay_schedule"]
 
 COUNT = "RETINUE_SCHEDULES"
 """This variable overrides which seeds are looked at: `500` = the first 500, `@17` = seed 17 alone."""
 
 _SHOWN = 20
 """Decisions that a failure shows."""
-
-Scenario = Callable[[World], Awaitable[None]]
-"""Builds hosts from what the world gives, uses them, waits until all is at rest, and closes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,16 +92,19 @@ def _seeds(seeds: int | Iterable[int]) -> Iterable[int]:
 
 
 def _run(scenario: Scenario, schedule: Schedule, check: Scenario | None, errors_logged: bool) -> Exception | None:
+    waiting: list[str] = []
     try:
         with no_errors(errors_logged):
-            run_under(schedule, lambda: _main(scenario, schedule, check))
+            run_under(schedule, lambda: _main(scenario, schedule, check, waiting))
     except Exception as error:  # whatever it is: it becomes the finding, with the seed that shows it
-        return _only(error)
+        if schedule.why_stuck is None:
+            return _only(error)
+    if schedule.why_stuck is not None:
+        return AssertionError(_listed(f"it hangs, since {schedule.why_stuck}; who waits", waiting))
     return None
 
 
-async def _main(scenario: Scenario, schedule: Schedule, check: Scenario | None) -> None:
-    waiting: list[str] = []
+async def _main(scenario: Scenario, schedule: Schedule, check: Scenario | None, waiting: list[str]) -> None:
     with anyio.CancelScope() as scope:
 
         def stuck() -> None:
@@ -111,24 +112,25 @@ async def _main(scenario: Scenario, schedule: Schedule, check: Scenario | None) 
             scope.cancel()
 
         schedule.on_stuck = stuck
-        async with anyio.create_task_group() as users:
-            world = World(schedule, users)
-            await scenario(world)
-            users.cancel_scope.cancel()
-    if schedule.why_stuck is not None:
-        raise AssertionError("\n- ".join((f"the scenario hangs: {schedule.why_stuck}", *waiting)))
-    left = alive(asyncio.current_task())
-    assert not left, "\n- ".join(("these tasks are still alive after the scenario", *left))
-    await check_at_rest(world.look())
-    if check is not None:
-        await check(world)
+        world = World(schedule)
+        await world.play(scenario)
+        left = alive(asyncio.current_task())
+        assert not left, _listed("tasks are alive after it", left)
+        await check_at_rest(world.look())
+        if check is not None:
+            await check(world)
+
+
+def _listed(what: str, lines: list[str]) -> str:
+    return "\n- ".join((f"{what}:", *lines))
 
 
 def _only(error: Exception) -> Exception:
     """The one error in a group of one."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+    if not isinstance(error, ExceptionGroup):
+        return error
+    group = cast("ExceptionGroup[Exception]", error)
+    return _only(group.exceptions[0]) if len(group.exceptions) == 1 else group
 
 
 def _shortest(scenario: Scenario, failed: Schedule, check: Scenario | None, errors_logged: bool) -> int:

@@ -58,13 +58,17 @@ class _Task(asyncio.Task[Any]):
         return self._age
 
 
+def _task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> _Task:
+    return _Task(coro, loop=loop, **options)
+
+
 class _Loop(asyncio.SelectorEventLoop):
     """Its time is the schedule's."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         super().__init__(_Selector(schedule))
-        self.set_task_factory(lambda loop, coro, **options: _Task(coro, loop=loop, **options))
+        self.set_task_factory(_task)
 
     def time(self) -> float:
         """Seconds on the schedule's clock."""

@@ -94,7 +94,7 @@ class Schedule:
         self._count += 1
         weight = self._weight(who) if self._is_uneven else 1.0
         if is_any_time:
-            weight *= self._weight(f"{who} {what}", least=-3)
+            weight *= self._weight(f"{who} {what}", least=-4)
         completion = Completion(who, what, release, self._count, self._now_s, weight)
         self._pending.append(completion)
         return completion

@@ -47,7 +47,7 @@ def _label(batch: Batch, id: SessionId) -> str | None:
 
 
 class ScheduledStore:
-    """A SessionStore over `inner`. A commit is applied at once or when it completes, a read before or after its wait."""
+    """A SessionStore over `inner`. A commit is applied at once or on completion, a read before or after its wait."""
 
     def __init__(self, inner: SessionStore, schedule: Schedule, names: Names, *, refusals: int = 0) -> None:
         """At most `refusals` batches fail with a StoreFailure, as on a disk that fails for a moment."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -17,9 +18,12 @@ from retinue.testing.schedules.store import Names, ScheduledStore
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool
 
-__all__ = ["ScheduleClock", "World"]
+__all__ = ["Scenario", "ScheduleClock", "World"]
 
-Act = Callable[[], Awaitable[object] | None]
+Act: TypeAlias = Callable[[], Awaitable[object] | None]
+
+Scenario: TypeAlias = "Callable[[World], Awaitable[None]]"
+"""Builds hosts from what the world gives, uses them, waits until all is at rest, and closes them."""
 
 
 class ScheduleClock:
@@ -44,7 +48,7 @@ class ScheduleClock:
 class World:
     """What a scenario is given. Made by `explore_schedules`, once for each seed."""
 
-    def __init__(self, schedule: Schedule, users: TaskGroup) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.clock = ScheduleClock(schedule)
         self.home = MemoryHome()
@@ -52,9 +56,15 @@ class World:
         self.model = ScriptedModel(pace=self._pace)
         """Each chunk of a reply waits for its turn."""
         self._names = Names()
-        self._users = users
+        self._users: TaskGroup | None = None
         self._acting = 0
         self._acted = anyio.Event()
+
+    async def play(self, scenario: Scenario) -> None:
+        """The scenario has run in this world; what should have happened `meanwhile` and has not is called off."""
+        async with anyio.create_task_group() as self._users:
+            await scenario(self)
+            self._users.cancel_scope.cancel()
 
     def store(self, *, refusals: int = 0) -> SessionStore:
         """A store of this world, for one host after the other; at most `refusals` of its batches are refused."""
@@ -74,6 +84,7 @@ class World:
 
     def meanwhile(self, who: str, what: str, act: Act) -> None:
         """`act` happens at some moment from now on. What is refused with an error of Retinue's has happened too."""
+        assert self._users is not None, "only a scenario that is being played can let something happen"
         self._acting += 1
         self._users.start_soon(self._act, who, what, act)
 
