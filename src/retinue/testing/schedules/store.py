@@ -8,6 +8,7 @@ from typing import TypeVar
 from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure
 from retinue.session.events import Descriptor
+from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Append, Batch, Create, Insert, Settle, StoredRow
 from retinue.session.store import Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
 from retinue.testing.schedules.schedule import Schedule
@@ -133,6 +134,14 @@ class ScheduledStore:
         """See SessionStore."""
         return await self._read(f"list children of {self._names.of(parent)}", lambda: self.inner.children(parent))
 
+    async def tree(self, root: SessionId) -> list[SessionSummary]:
+        """See SessionStore."""
+        return await self._read("list a tree", lambda: self.inner.tree(root))
+
+    async def read_tree(self, root: SessionId) -> list[SessionRecord]:
+        """See SessionStore."""
+        return await self._read("read a tree", lambda: self.inner.read_tree(root))
+
     async def owing(self, root: SessionId) -> list[SessionId]:
         """See SessionStore."""
         return await self._read("list who owes work", lambda: self.inner.owing(root))
@@ -150,6 +159,11 @@ class ScheduledStore:
         """See SessionStore."""
         await self._schedule.pause("store", "release")
         await self.inner.release(lease)
+
+    async def remove(self, lease: Lease) -> list[SessionId]:
+        """See SessionStore."""
+        await self._schedule.pause("store", "remove a tree")
+        return await self.inner.remove(lease)
 
     async def aclose(self) -> None:
         """See SessionStore."""
