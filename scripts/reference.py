@@ -353,6 +353,42 @@ def _tool_codes() -> list[tuple[str, set[str]]]:
     return sorted(found.items())
 
 
+# --- scenarios ---
+
+
+def scenarios() -> str:
+    """docs/reference/scenarios.md"""
+    from retinue.testing.scenario import form as module
+
+    seen: set[type[Struct]] = set()
+    parts = [
+        "A scenario is a folder with a `scenario.yaml`. It says what is asked of a configuration and what the model "
+        "answers; the other files say what comes of it. [Pinning what your agents see](../guides/pinning.md) shows how "
+        "one is made.",
+        "## Files",
+        _table(["file", "holds"], [[f"`{name}`", holds] for name, holds in _FILES]),
+        "## Fields of scenario.yaml",
+        _fields(module.ScenarioForm, seen),
+        *_nested(seen, {module.ScenarioForm}),
+    ]
+    return _page("Scenarios", *parts)
+
+
+_FILES = (
+    ("scenario.yaml", "the form below"),
+    ("scripts.yaml", "the list `scripts` of the form, in place of it; `retinue scenario record` writes it"),
+    ("files/", "what the working folder begins with"),
+    ("stdout.expected", "what the front end showed"),
+    ("session.jsonl", "the root's log, without seqs and times; ids and paths have names such as `<session.1>`"),
+    ("session.N.jsonl", "the logs of its descendants, parents before children, in the order of the calls"),
+    ("request-header.expected.json", "the class of the root's requests, and their options"),
+    ("system-prompt.expected.md", "the system prompt of the class, where it is pinned"),
+    ("tool-schemas.expected.json", "the tools of the class, where it is pinned"),
+    ("system-prompt.N.expected.md", "the system prompt of session N, if `pins_child_system_prompts` names it"),
+    ("tool-schemas.N.expected.json", "the tools of session N, if `pins_child_tool_schemas` names it"),
+)
+
+
 # --- commands ---
 
 _STREAMS = """\
@@ -390,6 +426,10 @@ def command_line() -> str:
         command = retinue.get_command(parent, name)
         assert command is not None
         parts += [f"## retinue {name}", _help(command, name, parent)]
+        if isinstance(command, click.Group):
+            group = click.Context(command, info_name=name, parent=parent)
+            for below, sub in command.commands.items():
+                parts += [f"### retinue {name} {below}", _help(sub, below, group)]
     parts += ["## Output of run and resume", _STREAMS, "## Exit codes of run and resume", _EXIT_CODES]
     return _page("Command line", *parts)
 
@@ -405,7 +445,13 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
 
 # --- files ---
 
-PAGES = {"configuration": configuration, "events": events, "errors": errors, "command-line": command_line}
+PAGES = {
+    "configuration": configuration,
+    "events": events,
+    "errors": errors,
+    "command-line": command_line,
+    "scenarios": scenarios,
+}
 
 
 def stale() -> dict[Path, str]:

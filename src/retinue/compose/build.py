@@ -26,7 +26,7 @@ from retinue.prompt.sections import Section
 from retinue.session.store import SessionStore
 from retinue.subagent.child import PERSONA_ORDER, PERSONA_SECTION
 
-__all__ = ["PLUGINS", "build", "model_options"]
+__all__ = ["PLUGINS", "build", "make_client", "model_options", "secrets_of"]
 
 PLUGINS = (
     "permissions",
@@ -93,12 +93,12 @@ async def build(
         home=home_of(config, environ),
         width=config.max_parallel_tools,
         on_interrupt=config.recovery.on_interrupt,
-        secrets=_secrets(environ),
+        secrets=secrets_of(environ),
     )
     plugins = [(name, *_load(name, config)) for name in _chosen(config)]
     async with AsyncExitStack() as stack:
         made = [client for client in clients if client.provider] or [
-            _client(config, environ, model=config.model, base_url=config.base_url)
+            make_client(config, environ, model=config.model, base_url=config.base_url)
         ]
         for client in made:
             stack.push_async_callback(client.aclose)
@@ -110,7 +110,7 @@ async def build(
             """A provider that only some agents use: of a tool, a file or a resumed log."""
             if clients or name not in _providers():
                 return None
-            client = _client(config, environ, model=f"{name}:any", base_url=None)
+            client = make_client(config, environ, model=f"{name}:any", base_url=None)
             stack.push_async_callback(client.aclose)
             return client
 
@@ -144,7 +144,8 @@ def _providers() -> Mapping[str, object]:
     return PROVIDERS
 
 
-def _client(config: Config, environ: Mapping[str, str], *, model: str | None, base_url: str | None) -> ModelClient:
+def make_client(config: Config, environ: Mapping[str, str], *, model: str | None, base_url: str | None) -> ModelClient:
+    """A client of the provider that `model` names. The caller closes it. Raises: ModelNotConfigured."""
     from retinue.model.adapters.providers import resolve_model
     from retinue.model.prices import price_of
 
@@ -177,7 +178,7 @@ def _client(config: Config, environ: Mapping[str, str], *, model: str | None, ba
     )
 
 
-def _secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
+def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The keys of all known model providers that are set: the one that is used is among them."""
     from retinue.model.adapters.providers import PROVIDERS
 

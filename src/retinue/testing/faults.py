@@ -63,6 +63,11 @@ class FaultyStore:
         self._faults.append(_Fault(when, gate))
 
     @property
+    def unspent(self) -> int:
+        """Refusals and holds that have not come true yet."""
+        return sum(not fault.lasts for fault in self._faults)
+
+    @property
     def is_dead(self) -> bool:
         """`die` has come true."""
         return any(

@@ -21,7 +21,7 @@ from retinue.model.client import Body, ModelRequest, Transcript
 from retinue.model.content import Message
 from retinue.testing.keys import Key, Script, prompt
 from retinue.testing.request import SeenRequest
-from retinue.testing.script import Act, Call, Cut, Fail, Hold, Reply, Say, Scripted, live_text, live_value
+from retinue.testing.script import Act, Call, Cut, Emit, Fail, Hold, Reply, Say, Scripted, live_text, live_value
 
 __all__ = ["ScriptedModel", "prompt"]
 
@@ -91,14 +91,15 @@ class ScriptedModel:
         self._scripts.append(script)
         return script
 
+    def faults(self) -> list[str]:
+        """Requests that were not expected or still run, and replies that were not used and are not optional."""
+        running = (seen for seen in self._requests if seen.state == "running")
+        still = [f"request {seen.number} of {seen.who} is still running" for seen in running]
+        return [*self._faults, *self._unused(), *still]
+
     def check(self) -> None:
         """Every request was expected and every reply that is not optional was used. Raises: AssertionError."""
-        faults = [*self._faults, *self._unused()]
-        faults.extend(
-            f"request {seen.number} of {seen.who} is still running"
-            for seen in self._requests
-            if seen.state == "running"
-        )
+        faults = self.faults()
         if faults:
             raise AssertionError("the model's scripts were not followed:\n- " + "\n- ".join(faults))
 
@@ -237,6 +238,9 @@ class ScriptedModel:
         match act:
             case Hold(gate=gate):
                 await gate.wait()
+            case Emit():
+                sink(act.chunk)
+                await anyio.lowlevel.checkpoint()
             case Say():
                 for piece in _pieces(self._value(seen, lambda: live_text(act.text, seen))):
                     sink(ReasoningDelta(piece) if act.is_reasoning else TextDelta(piece))
@@ -285,9 +289,13 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[start : start + size]
 
 
+def _said(act: Say) -> str:
+    return repr(act.text) if isinstance(act.text, str) else "a text made from the request"
+
+
 def _shown(reply: Scripted) -> str:
     if not isinstance(reply, Reply):
         return "a function of the request"
-    said = [repr(a.text) if isinstance(a, Say) else f"{a.name}(…)" for a in reply.acts if isinstance(a, Say | Call)]
+    said = [_said(a) if isinstance(a, Say) else f"{a.name}(…)" for a in reply.acts if isinstance(a, Say | Call)]
     end = reply.end.kind if isinstance(reply.end, Fail) else "cut" if isinstance(reply.end, Cut) else reply.end
     return f"{', '.join(said) or 'nothing'} ({end})"

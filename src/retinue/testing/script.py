@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias, cast
 
 from retinue.base.json import JSON
 from retinue.errors import ModelError
+from retinue.model.chunks import Chunk
 from retinue.model.content import Usage
 from retinue.testing.gate import Gate
 from retinue.testing.request import SeenRequest
@@ -20,6 +21,7 @@ __all__ = [
     "Act",
     "Call",
     "Cut",
+    "Emit",
     "End",
     "Fail",
     "Hold",
@@ -65,6 +67,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Emit:
+    """Streams this chunk as it is."""
+
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Streams nothing until the gate is open."""
 
@@ -90,7 +99,7 @@ class Cut:
     """The stream ends without a finish reason, as when a connection breaks."""
 
 
-Act: TypeAlias = Say | Call | Hold
+Act: TypeAlias = Say | Call | Emit | Hold
 End: TypeAlias = Literal["stop", "tool-calls", "length", "content-filter"] | Fail | Cut
 
 
