@@ -27,6 +27,7 @@ __all__ = [
     "MODEL",
     "all_sessions",
     "audit",
+    "errors_of",
     "no_errors",
     "resume_agent",
     "scripted_host",
@@ -142,23 +143,30 @@ async def audit(store: SessionStore) -> None:
 class _Errors(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.records: list[logging.LogRecord] = []
+        self.errors: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
+        self.errors.append(_shown(record))
+
+
+@contextmanager
+def errors_of(logger: logging.Logger) -> Generator[list[str]]:
+    """What the logger and those below it log as errors meanwhile, in words."""
+    handler = _Errors()
+    logger.addHandler(handler)
+    try:
+        yield handler.errors
+    finally:
+        logger.removeHandler(handler)
 
 
 @contextmanager
 def no_errors(allowed: bool = False) -> Generator[None]:
     """Nothing in the block logged an error of Retinue's, unless that is allowed. Raises: AssertionError with all."""
-    logger, handler = logging.getLogger("retinue"), _Errors()
-    logger.addHandler(handler)
-    try:
+    with errors_of(logging.getLogger("retinue")) as errors:
         yield
-    finally:
-        logger.removeHandler(handler)
-    if handler.records and not allowed:
-        raise AssertionError("errors were logged:\n- " + "\n- ".join(_shown(record) for record in handler.records))
+    if errors and not allowed:
+        raise AssertionError("errors were logged:\n- " + "\n- ".join(errors))
 
 
 def _shown(record: logging.LogRecord) -> str:
