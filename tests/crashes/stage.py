@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
 
 from retinue.compose.app import App
-from retinue.session.events import Event
+from retinue.model.content import UserMessage, text_of
+from retinue.session.events import ActivationEnd, Event, ToolReturned, TurnEnd
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.testing.host import all_sessions
 from retinue.testing.model import ScriptedModel
 from retinue.testing.request import SeenRequest
-from retinue.testing.script import Reply, call, calls, text
+from retinue.testing.script import Reply, call, calls
 
-__all__ = ["Answer", "answering", "continuations", "delegate", "has_notice", "logged", "noted", "whenever"]
+__all__ = [
+    "answering",
+    "continuations",
+    "delegate",
+    "has_aborted",
+    "has_message",
+    "has_notice",
+    "has_sent",
+    "logged",
+    "settled",
+    "whenever",
+]
 
 Answer = Callable[[SeenRequest], Reply]
 
@@ -26,11 +38,6 @@ def answering(**answers: Answer) -> ScriptedModel:
     for label, answer in answers.items():
         model.script(label, *[answer] * 100, every=True)
     return model
-
-
-def noted(seen: SeenRequest) -> Reply:
-    """It has nothing to do."""
-    return text("noted")
 
 
 def delegate(*labels: str, waits: bool = False) -> Reply:
@@ -49,23 +56,34 @@ def continuations(app: App) -> Continuations:
     return app.host.require(CONTINUATIONS, needed_by="a scenario")
 
 
-@asynccontextmanager
-async def whenever(app: App, then: Callable[[], object], *conditions: Callable[[Event], bool]) -> AsyncGenerator[None]:
-    """Meanwhile `then` is called as soon as an event that satisfies a condition is in any log, also an old one."""
+def has_message(words: str) -> Callable[[Event], bool]:
+    """A message with these words was read."""
+    return lambda event: isinstance(event.data, UserMessage) and text_of(event.data.content) == words
 
-    def look(_: object, events: list[Event] | tuple[Event, ...]) -> None:
-        if any(condition(event) for event in events for condition in conditions):
+
+def has_aborted(event: Event) -> bool:
+    """A turn was stopped."""
+    return isinstance(event.data, TurnEnd) and event.data.reason == "aborted"
+
+
+def has_sent(event: Event) -> bool:
+    """A call has sent a message."""
+    return isinstance(event.data, ToolReturned) and "message_id" in (event.data.meta or {})
+
+
+@asynccontextmanager
+async def whenever(app: App, then: Callable[[], object], condition: Callable[[Event], bool]) -> AsyncGenerator[None]:
+    """Meanwhile `then` is called as soon as an event that satisfies the condition is in any log, also an old one."""
+
+    def look(_: object, events: Sequence[Event]) -> None:
+        if any(condition(event) for event in events):
             then()
 
-    with app.host.sessions.observe(lambda session, events: look(session, list(events)), durable=True):
-        await look_back(app, look)
-        yield
-
-
-async def look_back(app: App, look: Callable[[object, list[Event]], None]) -> None:
     store = app.host.sessions.store
-    for summary in await all_sessions(store):
-        look(None, (await store.read(summary.header.id)).events)
+    with app.host.sessions.observe(look, durable=True):
+        for summary in await all_sessions(store):
+            look(None, (await store.read(summary.header.id)).events)
+        yield
 
 
 async def logged(app: App, condition: Callable[[Event], bool]) -> None:
@@ -73,3 +91,10 @@ async def logged(app: App, condition: Callable[[Event], bool]) -> None:
     seen = anyio.Event()
     async with whenever(app, seen.set, condition):
         await seen.wait()
+
+
+async def settled(app: App) -> bool:
+    """A child has settled, whether or not its parent knows."""
+    store = app.host.sessions.store
+    logs = [(await store.read(summary.header.id)).events for summary in await all_sessions(store)]
+    return any(isinstance(event.data, ActivationEnd) for events in logs for event in events)
