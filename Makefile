@@ -1,5 +1,5 @@
 # Everything here also works without make: see scripts/.
-.PHONY: bench check docs explore format test lock
+.PHONY: bench check crashes docs explore format test lock
 
 check: ## format, lint, types, imports, sizes, tests
 	@scripts/test
@@ -19,6 +19,9 @@ docs: ## write docs/reference from the code
 
 explore: ## the slow suites, at length; K=words picks some, as in pytest -k (kills: real runs, killed and resumed)
 	@RETINUE_LONG=1 scripts/explore $(if $(K),-k '$(K)')
+
+crashes: ## kill every crash scenario at every point; K=words picks some
+	@RETINUE_LONG=1 scripts/explore tests/crashes $(if $(K),-k '$(K)')
 
 bench: ## measure speed and size beside a floor; W=words picks scenarios (bench/README.md)
 	@scripts/setup dev

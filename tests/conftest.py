@@ -5,7 +5,10 @@ import os
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["retinue.testing.scenario.plugin"]  # folders with a scenario.yaml are tests
+pytest_plugins = [
+    "retinue.testing.crashes.plugin",  # the fixture `crashes`
+    "retinue.testing.scenario.plugin",  # folders with a scenario.yaml are tests
+]
 
 # No deadline: a slow machine is no failure, and a hang meets the timeout of pytest. In CI the same examples every time.
 # `make explore` looks at more of them.

@@ -23,7 +23,7 @@ def _root(seen: SeenRequest) -> Reply:
     """It starts the command again if that never started, or nobody knows what became of it."""
     if not seen.results:
         return calls(call("subagent", description="C", prompt="Do C.", run_in_background=True), _BASH)
-    is_started = any("Started background task `bash-" in result for result in seen.results)
+    is_started = any("bash-" in result for result in seen.results)
     is_over = any("task `bash-" in said for said in seen.users)
     return text("noted") if is_started or is_over else calls(_BASH)
 
@@ -41,9 +41,9 @@ async def _drive(app: App) -> None:
 
 
 def _smooth(line: str) -> str:
-    """How a task ended depends on whether its process lived as long; that its owner is told once does not."""
+    """How a task ended, and how far its child got, depends on when its process died; that it is told once does not."""
     if line.startswith("root/C"):
-        return "root/C is over" if " ended: " in line else "root/C got its prompt"
+        return ""
     return re.sub(r"`(bash|subagent)-\d` .* has ended: .*", r"\1 has ended", line)
 
 

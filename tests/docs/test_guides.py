@@ -34,7 +34,9 @@ def test_the_code_prints_what_the_page_shows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", variables["HOME"])
-    exec(compile(block.text, str(block), "exec"), {"__name__": "__main__"})
+    script = tmp_path / "script.py"  # a real file, since other processes may have to load it
+    script.write_text(block.text)
+    exec(compile(block.text, str(script), "exec"), {"__name__": "__main__"})
 
     printed = capsys.readouterr().out
     assert fits(_SHOWN.get(block, ""), printed), printed

@@ -10,14 +10,13 @@ from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.plugins import report, subagent
-from retinue.session.events import ActivationEnd
 from retinue.session.invariants import SessionRecord, tree_violations, violations
 from retinue.session.store import SessionStore
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.testing.host import MODEL, all_sessions
 from retinue.testing.model import ScriptedModel
 
-__all__ = ["check_tree", "endings_of", "of", "small_host"]
+__all__ = ["check_tree", "of", "small_host"]
 
 
 @asynccontextmanager
@@ -54,8 +53,3 @@ async def check_tree(store: SessionStore, root: SessionId) -> list[SessionRecord
     assert not problems, "\n".join(problems)
     assert not owing, f"these still owe work: {owing}"
     return records
-
-
-def endings_of(record: SessionRecord) -> list[str]:
-    """How its activations ended."""
-    return [event.data.outcome for event in record.events if isinstance(event.data, ActivationEnd)]

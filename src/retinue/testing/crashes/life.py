@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
 import msgspec
 from msgspec import Struct
 
-from retinue.base.ids import SessionId
-from retinue.testing.crashes.journal import Journal, Moment, read_journal
+from retinue.testing.crashes.journal import Journal, read_journal
 from retinue.testing.crashes.points import KillPoint
 from retinue.testing.crashes.scenario import CrashScenario
 from retinue.testing.crashes.site import Site
-from retinue.testing.crashes.state import State, look
+from retinue.testing.crashes.state import look
+from retinue.testing.crashes.verdict import bodies, doubled, needless
 from retinue.testing.crashes.watch import Watch
 from retinue.testing.host import errors_of
 
@@ -87,47 +86,8 @@ async def live(scenario: CrashScenario, place: Place, life: int, kill_at: KillPo
     journal = read_journal(place.journal)
     account = Account(
         lines=after.lines(scenario.smooth),
-        problems=[*problems, *after.problems(), *_needless(before, after, journal, life), *_doubled(after, journal)],
-        bodies=_bodies(after, journal),
+        problems=[*problems, *after.problems(), *needless(before, after, journal, life), *doubled(after, journal)],
+        bodies=bodies(after, journal),
         unknown=dict(Counter(after.unknown_calls())),
     )
     place.account.write_bytes(msgspec.json.encode(account))
-
-
-def _needless(before: State, after: State, journal: list[Moment], life: int) -> Iterator[str]:
-    """Requests of this process for sessions that had nothing to do when it began, and got nothing to do."""
-    asked = Counter(m.session_id for m in journal if m.life == life and m.point.occasion == "at model request")
-    for id in before.records:
-        is_done = id not in before.owing and before.last_turn(id) == after.last_turn(id) > 0
-        if is_done and asked[id]:
-            yield f"{after.path(id)}: it had ended, and process {life} asked the model for it {asked[id]} times"
-
-
-def _doubled(after: State, journal: list[Moment]) -> Iterator[str]:
-    """Calls that were made twice although they may not be, or that made something else the second time."""
-    starts: Counter[tuple[str, str, str]] = Counter()
-    made: dict[tuple[str, str, str], dict[str, str]] = {}
-    for moment in journal:
-        key = (moment.session_id, moment.point.tool, moment.call)
-        if moment.point.occasion == "at the start of" and moment.effect == "outside":
-            starts[key] += 1
-        elif moment.point.occasion == "at the end of" and moment.effect == "rows":
-            ids = dict(moment.ids)
-            if made.setdefault(key, ids) != ids:
-                yield f"{_call(after, key)} was made again and is another one now: {made[key]}, then {ids}"
-    yield from (f"{_call(after, key)} ran {count} times" for key, count in starts.items() if count > 1)
-
-
-def _call(state: State, key: tuple[str, str, str]) -> str:
-    session_id, tool, call = key
-    return f"{state.path(SessionId(session_id))}: the call of {tool} in {call}"
-
-
-def _bodies(after: State, journal: list[Moment]) -> dict[str, int]:
-    return dict(
-        Counter(
-            f"{after.path(SessionId(moment.session_id))} {moment.point.tool}"
-            for moment in journal
-            if moment.point.occasion == "at the start of" and moment.effect == "outside"
-        )
-    )

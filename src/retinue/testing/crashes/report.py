@@ -22,7 +22,10 @@ class CrashFailure:
     def __str__(self) -> str:
         lines = "".join(f"\n  - {problem}" for problem in self.problems)
         where = render_plan(self.plan)
-        return f"{self.scenario}, killed {where}:{lines}\n  to see it alone: explore_crashes(..., only={where!r})"
+        return (
+            f"{self.scenario}, killed {where}:{lines}\n  to see it alone: explore_crashes(..., only={where!r}), or "
+            f"--crash-at {where!r} with pytest"
+        )
 
 
 @dataclass(slots=True, kw_only=True)
