@@ -8,12 +8,15 @@ import pytest
 
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
+from retinue.base.chain import Next
 from retinue.base.ids import SessionId
 from retinue.errors import Unauthorized
 from retinue.session.events import TurnEnd
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
-from retinue.testing.script import call, calls, hold, text
+from retinue.testing.script import call, calls, hold, optional, text
+from retinue.tools.pipeline import ToolRequest
+from retinue.tools.tool import ToolResult
 from tests.scenarios.stock import (
     CONTINUABLE,
     chain,
@@ -140,3 +143,34 @@ async def test_stopping_a_parent_mid_turn_leaves_its_children_at_work(tmp_path: 
         await quiet(app, agent)
         assert await endings(app, child) == ["completed"]
         assert "one" in said_to(model.requests("R")[-1])[-1]
+
+
+async def test_an_interrupt_that_a_crash_cut_off_reaches_its_child_after_the_resume(tmp_path: Path) -> None:
+    at_work, asked, never = Gate(), Gate(), Gate()
+
+    async def cut_off(request: ToolRequest, inner: Next[ToolRequest, ToolResult]) -> ToolResult:
+        if request.context.name == "interrupt_agent":
+            await asked.wait()
+        return await inner(request)
+
+    model = ScriptedModel()
+    stopping = calls(call("interrupt_agent", agent_id=lambda seen: seen.find(r"Agent (agent-\w+) is at work")))
+    model.script("R", calls(call("subagent", description="C", prompt="P")), hold(at_work, stopping))
+    model.script("C", hold(never, text("never said")))
+    async with stock(model, tmp_path, *CONTINUABLE, at_rest=False) as app:
+        app.host.chains.tool_call.wrap(cut_off)
+        agent = await app.agent(label="R", id="root")
+        await agent.follow_up("go").wait()
+        await never.wait_reached()
+        at_work.open()
+        await asked.wait_reached()
+
+    again = ScriptedModel()
+    again.script("root", text("stopped"), optional(text("noted")))
+    again.script("C", optional(hold(never, text("never said"))))
+    async with stock(again, tmp_path, *CONTINUABLE) as app:
+        run = await app.resume("root")
+        await quiet(app, run.agent)
+        (child,) = await children(app, run.agent.id)
+        assert await endings(app, child) == ["aborted"]
+        assert "was asked to stop" in again.requests("root")[0].results[-1]

@@ -323,6 +323,18 @@ class Continuations:
 
     # Stopping
 
+    async def wait_here(self, id: SessionId, caller: Agent) -> None:
+        """A descendant of `caller` that owes work is resident: after a crash its recovery may still be under way.
+
+        Raises: StoreFailure.
+        """
+        if self._roster.parent_of(id) is None and self._agents.get(id) is None:
+            ancestry = await self._stored_ancestry(id)
+            if caller.id not in ancestry or id not in await self._host.sessions.store.owing(caller.session.root):
+                return
+            self._supervisor.arrive(id, ancestry)
+        await self._roster.wait_arrived(id)
+
     def interrupt(self, id: SessionId, caller: Agent | None) -> None:
         """The child's current turn ends as soon as it can; queued messages are parked and its own children go on.
 

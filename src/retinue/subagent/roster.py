@@ -92,6 +92,11 @@ class Roster:
             arrival.is_over.set()
             self._count(arrival.parent_id, -1)
 
+    async def wait_arrived(self, id: SessionId) -> None:
+        """Nobody of that id is on the way."""
+        for arrival in [one for one in self._arrivals if one.id == id]:
+            await arrival.is_over.wait()
+
     def _count(self, parent: SessionId, by: int) -> None:
         self._open[parent] += by
         if not self._open[parent]:

@@ -73,9 +73,10 @@ def interrupt_tool(continuations: Continuations) -> Tool:
         ctx: ToolContext, agent_id: Annotated[str, "The id of the agent whose turn shall stop."]
     ) -> ToolResult:
         """Stop an agent's current turn."""
-        id = SessionId(agent_id.strip())
+        id, caller = SessionId(agent_id.strip()), _caller(ctx)
+        await continuations.wait_here(id, caller)
         is_at_work = continuations.resident(id) is not None
-        continuations.interrupt(id, _caller(ctx))
+        continuations.interrupt(id, caller)
         if is_at_work:
             text = f"Agent {id} was asked to stop its current turn. Its notice says how it ended."
         elif _TASK_ID.fullmatch(id):

@@ -117,7 +117,7 @@ def _one(scenario: CrashScenario, place: Place, life: int, kill_at: KillPoint | 
         anyio.run(live, scenario, place, life, kill_at)
         place.modules.write_text("\n".join(sorted(set(sys.modules) - known)))
         status = 0
-    except BaseException:
+    except Exception:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
