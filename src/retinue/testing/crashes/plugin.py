@@ -1,7 +1,7 @@
 """For pytest: the fixture `crashes`, which explores a scenario as the options ask, and a line about each at the end.
 
-Name it in the `conftest.py` at the top of your tests: `pytest_plugins = ["retinue.testing.crashes.plugin"]`. It needs pytest,
-which Retinue itself does not.
+Name it in the `conftest.py` at the top of your tests: `pytest_plugins = ["retinue.testing.crashes.plugin"]`. It needs
+pytest, which Retinue itself does not.
 """
 
 from __future__ import annotations
