@@ -15,10 +15,10 @@ from typing import Any, Literal, TypeVar
 import anyio
 from msgspec.structs import replace
 
+from retinue.agent.conversation import Conversation
 from retinue.agent.environment import AgentOptions, Environment
 from retinue.agent.loop import run_turn
 from retinue.agent.phase import Cause, Idle, Maintenance, Opening, Phase, Running
-from retinue.agent.request import Conversation
 from retinue.agent.signals import AgentFailed, MessageDiscarded, MessageInserted, StatusChanged
 from retinue.base.bus import Bus
 from retinue.base.ids import MessageId, SessionId, new_message_id

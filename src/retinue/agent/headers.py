@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import ValidationError, convert
+
 from retinue.base.json import JSON, encode
 from retinue.base.recent import Recent
-from retinue.model.client import ModelRequest, ToolSpec
+from retinue.errors import CorruptSession
+from retinue.model.client import ModelRequest, ToolSpec, Transcript
 from retinue.session.events import RequestHeader
 
-__all__ = ["Headers"]
+__all__ = ["Headers", "request_again"]
 
 
 class Headers:
@@ -43,3 +46,20 @@ def _header(request: ModelRequest) -> RequestHeader:
 
 def _tool(spec: ToolSpec) -> dict[str, JSON]:
     return {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+
+
+def request_again(header: RequestHeader, transcript: Transcript) -> ModelRequest:
+    """The request that had this header: what `Headers.of` keeps, taken apart again. Raises: CorruptSession."""
+    options = dict(header.config)
+    model, max_tokens = options.pop("model", None), options.pop("max_tokens", None)
+    try:
+        return ModelRequest(
+            model=convert(model, str),
+            system=header.system or "",
+            tools=convert(header.tools or (), tuple[ToolSpec, ...]),
+            transcript=transcript,
+            max_tokens=convert(max_tokens, int | None),
+            options=options,
+        )
+    except ValidationError as error:
+        raise CorruptSession(f"a request/header says what no request can: {error}") from error

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from retinue.agent.calls import NOT_DISPATCHED, recover_calls, result_event, run_calls
 from retinue.agent.environment import PreStep, Reject, StepInput, TurnStopping
 from retinue.agent.phase import Cause, Running
-from retinue.agent.request import ask
+from retinue.agent.request import Exchange, ask
 from retinue.agent.signals import AgentFailed, MessageClaimed
 from retinue.errors import NoProgress, error_record
-from retinue.model.assemble import Assembler
 from retinue.session.events import (
     AssistantReply,
     ErrorRecord,
@@ -71,7 +70,7 @@ class _Turn:
         self.run = run
         self.session = agent.session
         self.rows: tuple[PendingRow, ...] = ()
-        self.assembler = Assembler()
+        self.exchange = Exchange()
 
     @property
     def open(self) -> OpenTurn | None:
@@ -180,19 +179,21 @@ class _Turn:
 
     async def ask(self, step: OpenStep) -> None:
         """The model's reply is logged."""
-        self.assembler.reset()
-        await ask(self.agent, self.number, step.number, self.assembler)
+        self.exchange.reset()
+        await ask(self.agent, self.number, step.number, self.exchange)
         self.log(self.reply(step, interrupted=False))
 
     def reply(self, step: OpenStep, *, interrupted: bool) -> AssistantReply:
-        finish = self.assembler.finish
+        came = self.exchange.reply
+        finish = came.finish
         return AssistantReply(
             turn=self.number,
             step=step.number,
-            message=self.assembler.message(),
-            usage=self.assembler.usage,
+            message=came.message(),
+            usage=came.usage,
             finish=finish if finish in ("length", "content-filter") else None,
             interrupted=interrupted,
+            sent=self.exchange.sent,
         )
 
     def published(self, rows: tuple[PendingRow, ...]) -> None:
@@ -229,8 +230,10 @@ class _Turn:
         """What a step needs to be closed after an abort or a failure."""
         payloads: list[Payload] = []
         calls = step.calls
-        if step.reply is None and self.assembler.has_content:
+        unanswered = self.exchange.sent if step.reply is None else None
+        if step.reply is None and self.exchange.reply.has_content:
             payloads.append(self.reply(step, interrupted=True))
+            unanswered = None
         is_resumed = self.open is not None and self.open.resumed > 0
         for index in step.missing:
             tool = self.agent.tools.get(calls[index].name)
@@ -241,7 +244,7 @@ class _Turn:
                 else NOT_DISPATCHED
             )
             payloads.append(result_event(self.number, step.number, index, calls[index].id, result))
-        payloads.append(StepEnd(self.number, step.number))
+        payloads.append(StepEnd(self.number, step.number, unanswered))
         return payloads
 
 

@@ -1,4 +1,4 @@
-"""Building a model request from the log, and making it: header, transcript, attempts, the assembled reply."""
+"""Building a model request from the log, and making it: header, attempts, the assembled reply, the record of both."""
 
 from __future__ import annotations
 
@@ -13,67 +13,44 @@ from retinue.base.text import well_formed
 from retinue.errors import ModelError, ModelNotConfigured
 from retinue.model.assemble import Assembler
 from retinue.model.chunks import CallDelta, Chunk, ReasoningDelta, Sink, TextDelta
-from retinue.model.client import Body, ModelClient, ModelRequest, ToolSpec, Transcript
+from retinue.model.client import Body, ModelClient, ModelRequest
+from retinue.model.encoding import Encoder, SentBody, encoder_of, sent_of
 from retinue.prompt.assembly import AssemblyContext, assemble
-from retinue.session.events import Payload, RequestContext, RequestHeaderChange
+from retinue.session.events import Payload, RequestContext
 
 if TYPE_CHECKING:
     from retinue.agent.agent import Agent
 
-__all__ = ["Conversation", "ask"]
+__all__ = ["Exchange", "ask"]
 
 
-class Conversation:
-    """One agent's history in the wire form of one client. Grows with the log and is never encoded again."""
+class Exchange:
+    """One step's request and what came back of it, as far as it got."""
 
-    __slots__ = ("_client", "_header", "_logged_header", "_names", "_position", "_transcript")
+    __slots__ = ("reply", "sent")
 
     def __init__(self) -> None:
-        self._client: ModelClient | None = None
-        self._transcript: Transcript | None = None
-        self._position = 0
-        self._names: tuple[tuple[ToolSpec, ...], frozenset[str]] | None = None
-        self._header: tuple[str, tuple[ToolSpec, ...], object] | None = None
-        self._logged_header = False
+        self.reply = Assembler()
+        self.sent: SentBody | None = None
+        """The record of the body that left last; None before, and for a client without an encoder."""
 
-    def transcript(self, agent: Agent, client: ModelClient) -> Transcript:
-        """The whole history so far."""
-        if self._transcript is None or self._client is not client:
-            self._client = client
-            self._transcript, self._position = client.transcript(), 0
-        messages = agent.session.history.messages
-        if self._position < len(messages):
-            self._transcript.extend(messages[self._position :])
-            self._position = len(messages)
-        return self._transcript
-
-    def tool_names(self, tools: tuple[ToolSpec, ...]) -> frozenset[str]:
-        """The names of `tools`, collected again only for another list."""
-        if self._names is None or self._names[0] is not tools:
-            self._names = (tools, frozenset(spec.name for spec in tools))
-        return self._names[1]
-
-    def header_change(self, agent: Agent, request: ModelRequest) -> RequestHeaderChange | None:
-        """The event to log before this request, if its header is not the last one of the log.
-
-        The first request of a runtime always logs one. Source: behaviour TL-09.
-        """
-        header = (request.system, request.tools, agent.options)
-        if self._header is not None and header[1] is self._header[1] and header == self._header:
-            return None
-        self._header = header
-        logged = agent.environment.headers.of(request)
-        last = agent.session.turns.header
-        if not self._logged_header:
-            self._logged_header = True
-            return RequestHeaderChange(logged, "initial" if last is None else "resume")
-        return None if logged == last else RequestHeaderChange(logged, "change")
+    def reset(self) -> None:
+        """Nothing was sent and nothing has arrived: a new step begins."""
+        self.reply.reset()
+        self.sent = None
 
 
 class _Prepared(Struct, frozen=True):
     client: ModelClient
+    encoder: Encoder | None
     request: ModelRequest
     body: Body
+
+    def record(self, attempt: Attempt) -> SentBody | None:
+        """What leaves with `attempt`: a layer may have changed the body, or chosen another client."""
+        if self.encoder is None or attempt.client is not self.client:
+            return None
+        return self.encoder.sent(self.request, self.body) if attempt.body is self.body else sent_of(attempt.body)
 
 
 def _prepare(agent: Agent) -> _Prepared:
@@ -96,13 +73,13 @@ def _prepare(agent: Agent) -> _Prepared:
         model=options.model,
         system=assemble(agent.prompt, context),
         tools=tools,
-        transcript=agent.conversation.transcript(agent, client),
+        transcript=agent.conversation.transcript(agent.session.history, client),
         max_tokens=options.max_tokens,
         options=options.body,
         session_id=agent.id,
         label=agent.label,
     )
-    return _Prepared(client, request, client.encode(request))
+    return _Prepared(client, encoder_of(client), request, client.encode(request))
 
 
 def _changes(agent: Agent, prepared: _Prepared) -> list[Payload]:
@@ -111,25 +88,32 @@ def _changes(agent: Agent, prepared: _Prepared) -> list[Payload]:
     header = agent.conversation.header_change(agent, request)
     if header is not None:
         payloads.append(header)
-    context = RequestContext(client.provider, request.model, client.context_window(request.model))
+    encoding = None if prepared.encoder is None else prepared.encoder.encoding(request.model)
+    context = RequestContext(client.provider, request.model, client.context_window(request.model), encoding)
     if context != agent.session.turns.context:
         payloads.append(context)
     return payloads
 
 
-async def ask(agent: Agent, turn: int, step: int, assembler: Assembler) -> None:
-    """The model's reply is in `assembler`, whole.
+async def ask(agent: Agent, turn: int, step: int, exchange: Exchange) -> None:
+    """The model's reply is in `exchange`, whole.
 
     What the request needs is logged and committed first. Failed attempts are repeated as the retry policy says, and
     their chunks withdrawn. Raises: ModelError, ModelNotConfigured, PromptError, and the failure of a dropped session.
-    Cancelled: `assembler` holds what had arrived.
+    Cancelled or failed: `exchange` holds what had been sent and had arrived.
     """
+    assembler = exchange.reply
     prepared = _prepare(agent)
     changes = _changes(agent, prepared)
     if changes:
         tx = agent.transaction()
         tx.append(agent.session, *changes)
         tx.submit()
+
+    async def send(attempt: Attempt) -> None:
+        exchange.sent = prepared.record(attempt)
+        await attempt.client.stream(attempt.request, attempt.body, attempt.sink)
+
     failures = 0
     while True:
         await agent.environment.sessions.writer.committed()
@@ -145,7 +129,7 @@ async def ask(agent: Agent, turn: int, step: int, assembler: Assembler) -> None:
                     sink=_sink(agent, turn, step, failures + 1, assembler),
                     number=failures + 1,
                 ),
-                _send,
+                send,
             )
             return
         except ModelError as error:
@@ -156,10 +140,6 @@ async def ask(agent: Agent, turn: int, step: int, assembler: Assembler) -> None:
             if delay_s is None:
                 raise
             await agent.environment.sessions.clock.sleep(delay_s)
-
-
-async def _send(attempt: Attempt) -> None:
-    await attempt.client.stream(attempt.request, attempt.body, attempt.sink)
 
 
 def _sink(agent: Agent, turn: int, step: int, number: int, assembler: Assembler) -> Sink:

@@ -24,6 +24,7 @@ COMMANDS = {
     "sessions": "List the stored root sessions.",
     "tree": "Show a session and its descendants.",
     "log": "Show the turns and steps of a session.",
+    "why": "Make one stored model request again and compare it with what was sent.",
     "prune": "Remove whole trees of sessions.",
     "export": "Write a tree of sessions to a file.",
     "import": "Store an exported tree.",

@@ -15,6 +15,7 @@ from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject, decode, encode
 from retinue.errors import CorruptSession, UnknownEvent
 from retinue.model.content import AssistantMessage, ToolMessage, Usage, UserMessage
+from retinue.model.encoding import Encoding, SentBody
 
 __all__ = [
     "DESCRIPTOR_VERSION",
@@ -121,6 +122,8 @@ class StepEnd(_Data, frozen=True):
 
     turn: int
     step: int
+    sent: SentBody | None = None
+    """The request of a step that has no reply."""
 
 
 class AssistantReply(_Data, frozen=True, kw_only=True):
@@ -134,6 +137,8 @@ class AssistantReply(_Data, frozen=True, kw_only=True):
     """Why the reply is not whole: its token ceiling (tool calls were dropped), or the model declined."""
     interrupted: bool = False
     """The turn was aborted while it streamed; what was visible is kept."""
+    sent: SentBody | None = None
+    """The request that it answers; absent if none left, or if its client has no encoder to make it again."""
 
 
 class ToolStart(_Data, frozen=True, kw_only=True):
@@ -179,6 +184,8 @@ class RequestContext(_Data, frozen=True):
     provider: str
     model: str
     context_window: int | None = None
+    encoder: Encoding | None = None
+    """What makes the bodies of requests; absent if the client does not say."""
 
 
 class ToolFilter(_Data, frozen=True):

@@ -31,6 +31,7 @@ from retinue.model.content import (
     ToolMessage,
     UserMessage,
 )
+from retinue.model.encoding import RunningDigest
 
 __all__ = ["CACHE_MARK", "HIDDEN", "THINKING", "AnthropicTranscript"]
 
@@ -50,7 +51,7 @@ _NAME_CHARS = 128
 class AnthropicTranscript:
     """The conversation as encoded messages. All but the newest block is final."""
 
-    __slots__ = ("_data", "_ids", "_newest", "_role", "_used")
+    __slots__ = ("_data", "_ids", "_newest", "_role", "_used", "digest")
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -58,6 +59,8 @@ class AnthropicTranscript:
         self._newest: dict[str, Any] | None = None
         self._ids: dict[str, str] = {}
         self._used: set[str] = set()
+        self.digest = RunningDigest()
+        """Of the bodies that were made with this conversation."""
 
     def extend(self, messages: Sequence[Message]) -> None:
         """`messages` are encoded and appended; what was there is not touched."""

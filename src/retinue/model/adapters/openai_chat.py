@@ -1,6 +1,6 @@
 """The client for every server that speaks the OpenAI chat format: DeepSeek, OpenAI, Ollama, vLLM, llama.cpp and others.
 
-It puts requests together and reads replies; what differs between servers is data (`Quirks`), and nothing here is
+It sends requests and reads replies; what differs between servers is data (`Quirks`), and nothing here is
 retried.
 """
 
@@ -8,23 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from retinue.base.json import JSON, JSONObject
-from retinue.base.recent import Recent
-from retinue.errors import BadInput, ConfigError, ModelError
+from retinue.errors import ModelError
 from retinue.model.adapters.endpoint import Endpoint
+from retinue.model.adapters.openai_encoder import ChatEncoder
 from retinue.model.adapters.openai_reply import ReplyReader
-from retinue.model.adapters.openai_transcript import ChatTranscript
 from retinue.model.adapters.quirks import Quirks
 from retinue.model.adapters.sse import EventSplitter
 from retinue.model.adapters.transport import Reply, Timeouts
-from retinue.model.adapters.wire import encode_wire
 from retinue.model.chunks import Sink
-from retinue.model.client import Body, ModelRequest, ToolSpec, Transcript
+from retinue.model.client import Body, ModelRequest, Transcript
 from retinue.model.prices import Price
 
 __all__ = ["OpenAIChatClient"]
 
-_OWN_FIELDS = {"model": "model", "messages": "the conversation", "tools": "tools", "stream": "quirks.stream"}
 _USAGE_GRACE_S = 5.0
 _END_GRACE_S = 0.25
 
@@ -32,7 +28,7 @@ _END_GRACE_S = 0.25
 class OpenAIChatClient:
     """A model client for one server. Nothing is connected, and no HTTP library imported, before the first request."""
 
-    __slots__ = ("_endpoint", "_heads", "_prices", "_quirks", "_tools", "_windows")
+    __slots__ = ("_endpoint", "_prices", "_quirks", "_windows", "encoder")
 
     def __init__(
         self,
@@ -66,8 +62,7 @@ class OpenAIChatClient:
             timeouts=timeouts,
             trust_env=trust_env,
         )
-        self._tools: Recent[int, tuple[tuple[ToolSpec, ...], bytes]] = Recent()
-        self._heads: Recent[tuple[str, str], bytes] = Recent()
+        self.encoder = ChatEncoder(provider, self._quirks)
 
     def __repr__(self) -> str:
         return f"OpenAIChatClient({self.provider!r}, {self._endpoint.url!r})"
@@ -83,22 +78,11 @@ class OpenAIChatClient:
 
     def transcript(self) -> Transcript:
         """A new empty conversation in the chat format."""
-        return ChatTranscript(self._quirks)
+        return self.encoder.transcript()
 
     def encode(self, request: ModelRequest) -> Body:
-        """The body to send: head, transcript, tools and tail, of which head and tools are shared by all like requests.
-
-        Raises: BadInput if the transcript is another client's; ConfigError if `options` set a field that this client
-        owns.
-        """
-        transcript = request.transcript
-        if not isinstance(transcript, ChatTranscript):
-            raise BadInput(f"the transcript is a {type(transcript).__name__}; take one from this client's transcript()")
-        head = self._head(request.model, request.system)
-        messages = bytes(transcript.data)
-        if head.endswith(b"["):  # without a system message the first comma has nothing before it
-            messages = messages[1:]
-        return head, messages, transcript.pending() + b"]", self._tool_list(request.tools), self._tail(request)
+        """The body to send. Raises: what `ChatEncoder.encode` raises."""
+        return self.encoder.encode(request)
 
     async def stream(self, request: ModelRequest, body: Body, sink: Sink) -> None:
         """Every chunk of one attempt went to `sink`, the last of them a `Finish`.
@@ -124,38 +108,6 @@ class OpenAIChatClient:
         """All connections are closed."""
         await self._endpoint.aclose()
 
-    def _head(self, model: str, system: str) -> bytes:
-        head = self._heads.get((model, system))
-        if head is None:
-            head = b'{"model":' + encode_wire(model) + b',"messages":['
-            if system:
-                head += encode_wire({"role": self._quirks.system_role, "content": system})
-            self._heads.put((model, system), head)
-        return head
-
-    def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        if not tools:
-            return b""
-        kept = self._tools.get(id(tools))
-        if kept is None:
-            # The tuple is kept beside its bytes: as long as it lives, no other has its identity.
-            kept = (tools, b',"tools":' + encode_wire([_tool(tool) for tool in tools]))
-            self._tools.put(id(tools), kept)
-        return kept[1]
-
-    def _tail(self, request: ModelRequest) -> bytes:
-        quirks = self._quirks
-        fields: JSONObject = {"stream": quirks.stream}
-        if quirks.stream and quirks.stream_usage:
-            fields["stream_options"] = {"include_usage": True}
-        if request.max_tokens is not None:
-            fields[quirks.max_tokens_field] = request.max_tokens
-        for name, value in request.options.items():
-            if name in _OWN_FIELDS:
-                raise ConfigError(f"option {name!r} of {self.provider!r} is not free; set {_OWN_FIELDS[name]} instead")
-            fields[name] = value
-        return b"," + encode_wire(fields)[1:]
-
 
 async def _read_events(reply: Reply, reader: ReplyReader) -> None:
     splitter = EventSplitter()
@@ -175,10 +127,3 @@ async def _read_events(reply: Reply, reader: ReplyReader) -> None:
             reply.limit(_USAGE_GRACE_S)
     for data in splitter.close():
         reader.event(data)
-
-
-def _tool(tool: ToolSpec) -> JSON:
-    return {
-        "type": "function",
-        "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-    }

@@ -31,6 +31,7 @@ from retinue.model.content import (
     ToolMessage,
     UserMessage,
 )
+from retinue.model.encoding import RunningDigest
 
 __all__ = ["ChatTranscript"]
 
@@ -38,12 +39,14 @@ __all__ = ["ChatTranscript"]
 class ChatTranscript:
     """The conversation as encoded messages, each preceded by a comma."""
 
-    __slots__ = ("_data", "_images", "_quirks")
+    __slots__ = ("_data", "_images", "_quirks", "digest")
 
     def __init__(self, quirks: Quirks) -> None:
         self._quirks = quirks
         self._data = bytearray()
         self._images: list[JSON] = []
+        self.digest = RunningDigest()
+        """Of the bodies that were made with this conversation."""
 
     def extend(self, messages: Sequence[Message]) -> None:
         """`messages` are encoded and appended; what was there is not touched."""
