@@ -9,6 +9,8 @@ from retinue.base.json import JSON
 from retinue.cli.demo.model import DemoModel
 from retinue.compose.config import bundled_config
 from retinue.errors import ConfigError, ModelNotConfigured
+from retinue.testing.model import ScriptedModel
+from retinue.testing.script import text
 
 
 async def test_what_the_block_raises_reaches_the_caller_as_it_is(tmp_path: Path) -> None:
@@ -24,6 +26,20 @@ async def test_a_plugin_that_refuses_its_options_stops_the_start_with_its_own_er
     with pytest.raises(ConfigError, match="used twice"):
         async with retinue.open(config=config, cwd=tmp_path, client=DemoModel()):
             pass
+
+
+async def test_a_root_that_is_closed_is_accounted_for_no_more(tmp_path: Path) -> None:
+    config = bundled_config("agent-core", model="scripted:x", home=str(tmp_path / "home"))
+    model = ScriptedModel(text("one"), text("two"))
+    async with retinue.open(config=config, cwd=tmp_path, client=model) as app:
+        before = app.host.sessions.observers(durable=False)
+        run = await app.run("go")
+        await run.result()
+        again = await app.run("on", agent=run.agent)
+        await again.result()
+        assert len(app.host.sessions.observers(durable=False)) == len(before) + 1
+        await app.close(run.agent)
+        assert app.host.sessions.observers(durable=False) == before
 
 
 async def test_without_a_model_nothing_is_made(tmp_path: Path) -> None:

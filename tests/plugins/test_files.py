@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from retinue.base.ids import SessionId
 from retinue.errors import ToolFailure
 from retinue.model.content import Image, text_of
-from retinue.plugins.files import file_tools, sections
+from retinue.plugins.files import Seen, file_tools, sections
 from retinue.plugins.files._replace import replaced
 from retinue.plugins.permissions import Permissions
 from retinue.tools.tool import CallKey, ToolContext
@@ -166,6 +166,20 @@ async def test_own_writes_count_as_read_and_a_siblings_do_not(box: ToolBox) -> N
     await sibling.call("read", path="a.txt")
     await box.call("edit", path="a.txt", old_string="two", new_string="three")
     assert (await sibling.refusal("edit", path="a.txt", old_string="three", new_string="x")).name == "FILE_CHANGED"
+
+
+def test_what_agents_have_seen_outlives_them_for_a_while_and_not_for_ever(tmp_path: Path) -> None:
+    seen, path = Seen(), tmp_path / "a.txt"
+    ids = [SessionId(f"session-{number}") for number in range(300)]
+    for id in ids:
+        seen.note(id, path, b"one")
+        seen.rest(id)
+    assert [id for id in ids if seen.has(id, path)] == ids[-256:]
+    seen.note(ids[60], path, b"one")
+    for id in ids[50:] * 2:
+        if id != ids[60]:
+            seen.rest(id)
+    assert seen.has(ids[60], path)
 
 
 async def test_siblings_that_edit_at_once_never_lose_a_change(box: ToolBox) -> None:

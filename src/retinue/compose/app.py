@@ -9,8 +9,10 @@ from pathlib import Path
 
 from retinue.agent.agent import Agent
 from retinue.agent.registry import Creation
+from retinue.agent.signals import AgentDisposed
 from retinue.base.clock import Clock
 from retinue.base.ids import MessageId, SessionId, derived_id, new_message_id, new_session_id
+from retinue.base.scope import Undo
 from retinue.compose.build import build
 from retinue.compose.config import Config, Overrides, load_config
 from retinue.compose.dotenv import with_dotenv
@@ -41,7 +43,9 @@ class App:
         self.host = host
         self.config = config
         self.cwd = cwd
-        self._trees: dict[SessionId, TreeAccount] = {}
+        self._trees: dict[SessionId, tuple[TreeAccount, Undo]] = {}
+        """The accounts of roots that have a run here, and how each is taken off their logs."""
+        host.bus.on(AgentDisposed, lambda event: self._close_account(event.agent.id))
 
     async def agent(self, *, id: str | None = None, cwd: str | Path | None = None, label: str = "") -> Agent:
         """A new idle root agent with a durable session of its own.
@@ -80,6 +84,7 @@ class App:
         """
         agent = agent or await self.agent()
         tree = await self._tree(agent.id)
+        self._keep(tree)
         first = agent.session.next_seq
         await agent.follow_up(task).wait()
         return self._started(agent, tree, first)
@@ -139,12 +144,22 @@ class App:
         await self.host.agents.dispose(agent)
 
     async def _tree(self, root: SessionId) -> TreeAccount:
-        tree = self._trees.get(root)
-        if tree is None:
-            tree = self._trees[root] = TreeAccount(root)
-            await tree.load(self.host.sessions.store)
-            self.host.sessions.observe(tree.observe)
+        """The account that the root has, or a new one of what is stored."""
+        if root in self._trees:
+            return self._trees[root][0]
+        tree = TreeAccount(root)
+        await tree.load(self.host.sessions.store)
         return tree
+
+    def _keep(self, tree: TreeAccount) -> None:
+        """The account follows the logs of its tree until the root is disposed."""
+        if tree.root not in self._trees:
+            self._trees[tree.root] = tree, self.host.sessions.observe(tree.observe)
+
+    def _close_account(self, root: SessionId) -> None:
+        _, undo = self._trees.pop(root, (None, None))
+        if undo is not None:
+            undo()
 
 
 @asynccontextmanager

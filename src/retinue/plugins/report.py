@@ -11,7 +11,7 @@ from retinue.agent.agent import Agent
 from retinue.host.host import Host
 from retinue.session.events import Descriptor
 from retinue.subagent.continuation import CONTINUATIONS
-from retinue.subagent.report import ReportDelivery, install_report
+from retinue.subagent.report import ReportDelivery, install_report, report_tool
 
 __all__ = ["OPTIONS", "ReportConfig", "plugin"]
 
@@ -33,10 +33,10 @@ async def plugin(host: Host, config: ReportConfig) -> AsyncGenerator[None]:
     """Every later activation of a continuable child can report. Raises: MissingSeam without delegation."""
     continuations = host.require(CONTINUATIONS, needed_by="report")
 
-    async def install(agent: Agent, made: Descriptor) -> Callable[[], None]:
-        return await install_report(
-            host, continuations, agent, made, delivery=config.report_delivery, per_turn=config.max_per_turn
-        )
+    report = report_tool(host, continuations, delivery=config.report_delivery, per_turn=config.max_per_turn)
+
+    async def install(agent: Agent, _: Descriptor) -> Callable[[], None]:
+        return install_report(agent, report)
 
     undo = continuations.contribute(install)
     try:

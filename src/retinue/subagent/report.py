@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Annotated, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import MessageId, derived_id
 from retinue.errors import ParentUnavailable, Unauthorized
 from retinue.host.host import Host
 from retinue.prompt.sections import Section
-from retinue.session.events import Descriptor
 from retinue.session.rows import Delivery
 from retinue.session.transaction import Transaction
 from retinue.subagent.continuation import Continuations
@@ -21,7 +21,7 @@ from retinue.tools.function import tool
 from retinue.tools.output import spill_path
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
-__all__ = ["REPORT_ORDER", "ReportDelivery", "install_report"]
+__all__ = ["REPORT_ORDER", "ReportDelivery", "install_report", "report_tool"]
 
 ReportDelivery: TypeAlias = Literal["next-step", "quiet"]
 
@@ -42,42 +42,27 @@ _DESCRIPTION = (
 )
 
 
-async def install_report(
-    host: Host,
-    continuations: Continuations,
-    agent: Agent,
-    made: Descriptor,
-    *,
-    delivery: ReportDelivery,
-    per_turn: int,
-) -> Callable[[], None]:
+def install_report(agent: Agent, report: Tool) -> Callable[[], None]:
     """The child has the tool and the section; a failure to add one takes the other back.
 
     The result takes both back, and tries both before it raises.
     """
     with ExitStack() as stack:
         stack.enter_context(agent.prompt.add(Section(name="tool:report", order=REPORT_ORDER, text=_SECTION)))
-        stack.enter_context(
-            agent.tools.add(_report_tool(host, continuations, agent, made, delivery=delivery, per_turn=per_turn))
-        )
+        stack.enter_context(agent.tools.add(report))
         return stack.pop_all().close
 
 
-def _report_tool(
-    host: Host,
-    continuations: Continuations,
-    child: Agent,
-    made: Descriptor,
-    *,
-    delivery: ReportDelivery,
-    per_turn: int,
-) -> Tool:
-    sent: dict[int, int] = {}
+def report_tool(host: Host, continuations: Continuations, *, delivery: ReportDelivery, per_turn: int) -> Tool:
+    """`report`, which serves every child of the host; `install_report` gives it to one."""
+    sent: WeakKeyDictionary[Agent, tuple[int, int]] = WeakKeyDictionary()
+    """The turn in which a child reported last, and how often it did."""
 
     @tool(name="report", description=_DESCRIPTION, effect="rows")
     async def report(ctx: ToolContext, output: Annotated[str, "The whole message, complete in itself."]) -> ToolResult:
         """Send a message to the parent."""
-        if ctx.caller is not child or continuations.resident(child.id) is not child:
+        child = ctx.caller
+        if not isinstance(child, Agent) or continuations.resident(child.id) is not child:
             raise Unauthorized("only the child itself, while it is resident, may report")
         continuations.check_open(child, "nothing is reported any more")
         parent = child.session.header.parent_session
@@ -85,9 +70,9 @@ def _report_tool(
             raise ParentUnavailable("the agent that started you does not exist any more; nobody would read the report")
         home = host.options.home
         words = await bounded_words(output, None if home is None else spill_path(home / "spill", ctx.key))
-        count = sent.get(ctx.turn, 0) + 1
-        sent.clear()
-        sent[ctx.turn] = count
+        turn, count = sent.get(child, (ctx.turn, 0))
+        count = count + 1 if turn == ctx.turn else 1
+        sent[child] = ctx.turn, count
         is_quiet = delivery == "quiet" or count > per_turn
         id = MessageId(derived_id("report", *ctx.key.parts))
 
@@ -95,7 +80,7 @@ def _report_tool(
             tx.insert(
                 Delivery(
                     session_id=parent,
-                    message=report_message(id, child.id, made.label, words),
+                    message=report_message(id, child.id, child.label or None, words),
                     target="next-step",
                     wake=not is_quiet,
                     accepted_at=host.clock.now_ms(),

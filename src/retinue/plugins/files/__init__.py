@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager
 
 from msgspec import Struct
 
+from retinue.agent.signals import AgentDisposed
 from retinue.host.host import Host
 from retinue.plugins.files._change import edit_tool, write_tool
 from retinue.plugins.files._read import read_tool
@@ -37,9 +38,11 @@ OPTIONS = FilesConfig
 async def plugin(host: Host, config: FilesConfig) -> AsyncGenerator[None]:
     """The tools and their guidance are there. Raises: MissingSeam without permissions."""
     permissions = host.require(PERMISSIONS, needed_by="files")
+    seen = Seen()
     with ExitStack() as stack:
-        for made in file_tools(permissions, search_timeout_s=config.search_timeout_s):
+        for made in file_tools(permissions, seen=seen, search_timeout_s=config.search_timeout_s):
             stack.enter_context(host.tools.add(made))
+        stack.enter_context(host.bus.on(AgentDisposed, lambda event: seen.rest(event.agent.id)))
         for section in sections():
             stack.enter_context(host.prompt.add(section))
         yield

@@ -17,6 +17,7 @@ from retinue.base.ids import SessionId
 from retinue.errors import ToolFailure
 
 _MAX_FILES = 4096
+_MAX_AT_REST = 256
 
 
 class Seen:
@@ -24,6 +25,8 @@ class Seen:
 
     def __init__(self) -> None:
         self._sessions: dict[SessionId, dict[Path, bytes]] = {}
+        self._at_rest: dict[SessionId, None] = {}
+        """Sessions without an agent, the one that rests longest first."""
         self._locks: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
         self._guard = threading.Lock()
 
@@ -38,6 +41,7 @@ class Seen:
     def note(self, session: SessionId, path: Path, data: bytes) -> None:
         """`session` knows that `path` holds `data`."""
         with self._guard:
+            self._at_rest.pop(session, None)
             files = self._sessions.setdefault(session, {})
             files.pop(path, None)
             files[path] = _digest(data)
@@ -61,10 +65,16 @@ class Seen:
                 f"{path} has changed since you read it (another agent, the user or a command); `read` it again first",
             )
 
-    def forget(self, session: SessionId) -> None:
-        """Nothing is remembered of `session`."""
+    def rest(self, session: SessionId) -> None:
+        """The agent of `session` is gone, and may come back: of sessions at rest the last 256 are remembered."""
         with self._guard:
-            self._sessions.pop(session, None)
+            if session not in self._sessions:
+                return
+            self._at_rest.pop(session, None)
+            self._at_rest[session] = None
+            while len(self._at_rest) > _MAX_AT_REST:
+                longest = next(iter(self._at_rest))
+                del self._at_rest[longest], self._sessions[longest]
 
 
 def _digest(data: bytes) -> bytes:
