@@ -139,7 +139,9 @@ async def test_c09_any_other_delivery_of_reports_is_refused_at_load(tmp_path: Pa
 
 async def test_reports_without_delegation_are_refused_at_load(tmp_path: Path) -> None:
     with pytest.raises(MissingSeam, match="report"):
-        async with stock(ScriptedModel(), tmp_path, "plugins.subagent=null", "plugins.report={}"):
+        async with stock(
+            ScriptedModel(), tmp_path, "plugins.subagent=null", "plugins.agents=null", "plugins.report={}"
+        ):
             pass
 
 
