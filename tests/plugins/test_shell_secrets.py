@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ from retinue.plugins.shell.process import start_command
 from retinue.plugins.shell.running import Running
 async def main():
     here = Path(sys.argv[1])
-    run = await start_command(("sh", "-c", "trap '' TERM; sleep 600 & wait; sleep 600"), cwd=here,
+    run = await start_command(("sh", "-c", sys.argv[2]), cwd=here,
                               env=dict(os.environ), output=OutputBuffer(), running=Running(here / "running"))
     print(run.pid, flush=True)
     await anyio.sleep_forever()
@@ -60,7 +61,8 @@ anyio.run(main)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="rests on /proc")
 def test_what_a_killed_process_left_running_is_ended_and_nothing_else(tmp_path: Path) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE)
+    command = "trap '' TERM; sleep 600 & wait; sleep 600"
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path), command], stdout=subprocess.PIPE)
     assert owner.stdout is not None
     group = int(owner.stdout.readline())
     note = tmp_path / "running" / str(group)
@@ -89,6 +91,47 @@ def test_what_a_killed_process_left_running_is_ended_and_nothing_else(tmp_path: 
             os.killpg(group, signal.SIGKILL)
         owner.kill()
         owner.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="rests on /proc")
+def test_what_the_leader_of_a_group_left_is_ended_too_but_never_a_group_of_somebody_else(tmp_path: Path) -> None:
+    command = "sleep 600 & echo $! > member; while [ ! -e go ]; do sleep 0.01; done"
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path), command], stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    group = int(owner.stdout.readline())
+    note, member = tmp_path / "running" / str(group), 0
+    running = Running(tmp_path / "running")
+    try:
+        wait_until(lambda: (tmp_path / "member").exists() and (tmp_path / "member").read_text().endswith("\n"))
+        member = int((tmp_path / "member").read_text())
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+        (tmp_path / "go").touch()
+        wait_until(lambda: not is_running(group))
+        assert is_running(member)
+
+        whole = note.read_text()
+        pid, started, owned_by, owner_started = whole.split()
+        note.write_text(f"{pid} {started} {owned_by} {int(owner_started) + 1}")
+        running.reap()
+        assert not note.exists()
+        assert is_running(member), "another owner's group that has the number by now"
+        note.write_text(whole)
+        running.reap()
+        assert not note.exists()
+        wait_until(lambda: not is_running(member))
+    finally:
+        if member and is_running(member):
+            os.killpg(group, signal.SIGKILL)
+        owner.kill()
+        owner.stdout.close()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < until, "never held"
+        time.sleep(0.01)
 
 
 def is_running(pid: int) -> bool:

@@ -52,7 +52,7 @@ async def start_command(
     reading, writing = os.pipe()
     try:
         os.set_blocking(reading, False)
-        process = await _open(argv, cwd, env, writing)
+        process = await _open(argv, cwd, env if running is None else {**env, **running.mark}, writing)
         if running is not None:
             running.add(process.pid)
         return CommandRun(process, reading, output, running)

@@ -1,6 +1,8 @@
 """Which groups of commands run, in files: what a killed process left running is found and ended by the next one.
 
-Linux only, since it rests on the start times in /proc: a number that another process has by now is never signalled.
+Linux only, since it rests on /proc. A number that another process has by now is never signalled: a group is ours if its
+leader began when we noted it, or, once that is gone, if one of its members still carries the mark of the owner in the
+environment that it was started with. A number stays taken as long as anybody is in its group.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,11 +24,17 @@ _TERM_S = 1.0
 _log = logging.getLogger("retinue")
 
 
+_MARK = "RETINUE_OWNER"
+
+
 class Running:
     """The files of one folder, each named after the leader of a group."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        own = _start_time(os.getpid())
+        self.mark: Mapping[str, str] = {} if own is None else {_MARK: _mark_of(os.getpid(), own)}
+        """What commands must have in their environment, so that their group is known when its leader is gone."""
 
     def add(self, pid: int) -> None:
         """The group is this process's. A failure is logged: the command runs all the same."""
@@ -56,7 +65,7 @@ class Running:
                 continue
             if _start_time(owner) == owner_started:
                 continue
-            if _start_time(pid) == started:
+            if _start_time(pid) == started or _has_marked_member(pid, _mark_of(owner, owner_started)):
                 left.append((pid, started))
             else:
                 self.remove(pid)
@@ -68,6 +77,31 @@ class Running:
         for pid, started in left:
             _signal(pid, started, signal.SIGKILL)
             self.remove(pid)
+
+
+def _mark_of(owner: int, started: int) -> str:
+    return f"{owner}.{started}"
+
+
+def _has_marked_member(group: int, mark: str) -> bool:
+    """A process of the group, which leads a session of its own, was started with that mark by whoever began it."""
+    if not _exists(group):
+        return False
+    wanted = f"{_MARK}={mark}".encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                _, _, pgrp, session = file.read().rpartition(b")")[2].split()[:4]
+            if int(pgrp) != group or int(session) != group:
+                continue
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if wanted in file.read().split(b"\0"):
+                    return True
+        except OSError:
+            continue
+    return False
 
 
 def _signal(pid: int, started: int, sign: signal.Signals) -> None:
