@@ -10,7 +10,15 @@ from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
 from retinue.errors import CorruptSession
 from retinue.model.content import Usage
-from retinue.session.events import ActivationEnd, ActivationStart, AssistantReply, Descriptor, Event, SessionHeader
+from retinue.session.events import (
+    ActivationEnd,
+    ActivationStart,
+    AssistantReply,
+    Descriptor,
+    Event,
+    SessionHeader,
+    TurnStart,
+)
 from retinue.session.folds import descriptor, total_usage
 from retinue.session.session import Session
 from retinue.session.store import SessionStore
@@ -100,7 +108,7 @@ class TreeAccount:
                 case _:
                     pass
         turns = session.turns
-        is_open = turns.open is not None or turns.activation is not None or not turns.last
+        is_open = turns.open is not None or turns.activation is not None
         line.outcome = _ending(line, session.events, session.header.seed_length or 0, is_open=is_open)
 
     def _line(self, header: SessionHeader) -> AgentLine:
@@ -128,7 +136,10 @@ class TreeAccount:
 
 
 def _ending(line: AgentLine, events: Sequence[Event], first: int, *, is_open: bool) -> Ending | None:
-    """A continuable child has ended when its activation has, and any other when its turn has."""
+    """A continuable child has ended when its activation has, and any other when a turn of its own has."""
     if is_open:
         return None
-    return activation_ending(events, first) if line.mode == "continuable" else outcome(events, first=first).ending
+    if line.mode == "continuable":
+        return activation_ending(events, first)
+    has_begun = any(type(events[seq].data) is TurnStart for seq in range(first, len(events)))
+    return outcome(events, first=first).ending if has_begun else None

@@ -27,7 +27,8 @@ def state(summary: SessionSummary, stored: StoredSession, *, is_owed: bool = Fal
         first = stored.header.seed_length or 0
         if any(isinstance(e.data, ActivationStart | ActivationEnd) for e in reversed(stored.events) if e.seq >= first):
             return activation_ending(stored.events, first) or "waiting"
-    ends = (event.data for event in reversed(stored.events) if isinstance(event.data, TurnEnd))
+    first = stored.header.seed_length or 0
+    ends = (e.data for e in reversed(stored.events) if e.seq >= first and isinstance(e.data, TurnEnd))
     end = next(ends, None)
     if end is None:
         return "waiting" if summary.pending else "new"
