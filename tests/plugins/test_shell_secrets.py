@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from retinue.model.content import text_of
+from retinue.base.json import JSONObject
+from retinue.model.content import Text, text_of
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.process import start_command
 from retinue.plugins.shell.running import Running
@@ -29,7 +30,20 @@ def test_a_key_is_masked_wherever_the_pieces_are_cut() -> None:
 
 
 def test_a_result_shows_no_key() -> None:
-    assert text_of(redact_result(ToolResult.text(f"x{KEY}y"), (KEY,)).content) == "x[secret]y"
+    facts: JSONObject = {"lines": [f"a {KEY}", 1], KEY: {"deep": f"{KEY}{KEY}"}, "count": 2}
+    told = ToolResult(content=(Text(f"x{KEY}y"),), value=facts, meta={"out": facts}, context=(f"see {KEY}",))
+    masked: JSONObject = {"lines": ["a [secret]", 1], "[secret]": {"deep": "[secret][secret]"}, "count": 2}
+    shown = redact_result(told, (KEY,))
+    assert (text_of(shown.content), shown.context) == ("x[secret]y", ("see [secret]",))
+    assert (shown.value, shown.meta) == (masked, {"out": masked})
+
+
+def test_a_result_that_holds_a_key_in_its_facts_alone_shows_none_either() -> None:
+    assert redact_result(ToolResult.text("fine", value=[KEY], meta={"x": KEY}), (KEY,)) == ToolResult.text(
+        "fine", value=["[secret]"], meta={"x": "[secret]"}
+    )
+    untouched = ToolResult.text("fine", value=["x"])
+    assert redact_result(untouched, (KEY,)) is untouched
 
 
 async def test_no_key_of_a_command_gets_into_its_file(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Results that satisfy a schema: delivered by a call, taken from the log, owed until they are there."""
 
+import anyio
 import pytest
 
 from retinue.agent.agent import Agent
+from retinue.agent.environment import TurnStopping
 from retinue.base.chain import Next
 from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
@@ -89,6 +91,46 @@ async def test_another_ending_stays_what_it_is(store: SessionStore) -> None:
     async with delegating(model, store) as host:
         outcome = await _run(host)
     assert (outcome.ending, outcome.structured) == ("max-tokens", None)
+
+
+async def test_what_was_delivered_before_a_cancellation_is_kept(store: SessionStore) -> None:
+    async def linger(stopping: TurnStopping, inner: Next[TurnStopping, None]) -> None:
+        await gate.wait()
+        await inner(stopping)
+
+    model, gate = ScriptedModel(), Gate()
+    model.script("C", calls(call("structured_output", count=3)))
+    async with delegating(model, store) as host:
+        host.chains.turn_stopping.wrap(linger)
+        outcome = await _cancelled(host, gate)
+        assert (outcome.ending, outcome.structured) == ("aborted", {"count": 3})
+
+
+async def test_a_run_that_was_cancelled_and_completed_all_the_same_is_no_error(store: SessionStore) -> None:
+    model, gate = ScriptedModel(), Gate()
+    model.script("C", calls(call("subagent", description="G", prompt="below")), text("I wait"), text("never mind"))
+    model.script("G", hold(gate, text("G done")))
+    async with delegating(model, store) as host:
+        outcome = await _cancelled(host, gate, waits_idle=True)
+        assert (outcome.ending, outcome.structured) == ("aborted", None)
+        assert (outcome.text, outcome.diagnostic) == ("never mind", None)
+
+
+async def _cancelled(host: Host, gate: Gate, *, waits_idle: bool = False) -> Outcome:
+    """What a run comes to whose `result` was cancelled when the gate was reached, and the child had come to rest."""
+    agent = await start_agent(host)
+    run = await providers(host).start("spawn", request(agent, "C", output_schema=SCHEMA))
+    assert run.agent is not None
+    async with anyio.create_task_group() as group:
+        group.start_soon(run.result)
+        await gate.wait_reached()
+        if waits_idle:
+            await run.agent.wait_idle()
+        group.cancel_scope.cancel()
+    gate.open()
+    outcome = await run.result()
+    await run.dispose()
+    return outcome
 
 
 async def test_later_calls_are_denied_and_earlier_ones_are_not(store: SessionStore) -> None:

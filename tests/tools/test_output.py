@@ -3,6 +3,7 @@
 import stat
 from pathlib import Path
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +50,14 @@ async def test_a_long_result_keeps_head_and_tail_and_the_whole_in_a_private_file
     assert bounded.meta == {"a": 1, "spilled_to": str(path)}
     assert await bound_result(result, limit=50_000, folder=tmp_path / "spill", key=KEY) == bounded
     assert [p.name for p in path.parent.iterdir()] == ["7-2.txt"]
+
+
+async def test_the_result_of_a_call_that_had_ended_is_not_lost_to_a_cancellation(tmp_path: Path) -> None:
+    kept: list[ToolResult] = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        kept.append(await bound_result(ToolResult.text("x" * 60_000), limit=50_000, folder=tmp_path, key=KEY))
+    assert Path(str(kept[0].meta["spilled_to"])).read_text() == "x" * 60_000
 
 
 async def test_a_file_that_cannot_be_written_costs_only_the_pointer(tmp_path: Path) -> None:

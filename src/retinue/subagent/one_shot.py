@@ -55,6 +55,7 @@ class LocalRun:
         self._wait_quiet = wait_quiet or Agent.wait_idle
         self._first = agent.session.header.seed_length or 0
         self._is_structured = is_structured
+        self._is_cancelled = False
 
     @property
     def id(self) -> SessionId:
@@ -73,13 +74,14 @@ class LocalRun:
         except anyio.get_cancelled_exc_class():
             if self._agents.is_suspending:
                 raise
+            self._is_cancelled = True
             self._agent.cancel(Cause("parent"), keep_mailbox=True)
             with anyio.move_on_after(STOP_WAIT_S, shield=True):
                 await self._agent.wait_idle()
             raise
         if self._agent.failure is not None:
             raise self._agent.failure
-        return _account(self._agent.session.events, self._first, self._is_structured)
+        return _account(self._agent.session.events, self._first, self._is_structured, is_cancelled=self._is_cancelled)
 
     async def dispose(self) -> None:
         """See `Run.dispose`. Nothing is disposed while the host suspends: the child goes on with its parent."""
@@ -114,9 +116,9 @@ class EndedRun:
         """Nothing to do."""
 
 
-def _account(events: Sequence[Event], first: int, is_structured: bool) -> Outcome:
+def _account(events: Sequence[Event], first: int, is_structured: bool, *, is_cancelled: bool = False) -> Outcome:
     made = outcome(events, first=first)
-    return with_structured(made, events, first=first) if is_structured else made
+    return with_structured(made, events, first=first, is_cancelled=is_cancelled) if is_structured else made
 
 
 async def start_one_shot(

@@ -99,10 +99,18 @@ def structured_value(events: Iterable[Event], *, first: int = 0) -> JSONObject |
     return captured.value
 
 
-def with_structured(outcome: Outcome, events: Iterable[Event], *, first: int = 0) -> Outcome:
-    """The outcome of a run that owes a structured result: without one, `completed` is an `error`."""
+def with_structured(
+    outcome: Outcome, events: Iterable[Event], *, first: int = 0, is_cancelled: bool = False
+) -> Outcome:
+    """The outcome of a run that owes a structured result: without one, `completed` is an `error`.
+
+    A run that somebody cancelled owes none, so it is `aborted` then; one that was delivered before is kept, whatever
+    the ending. Source: behaviour DR-06, DR-12.
+    """
     value = structured_value(events, first=first)
     if value is None and outcome.ending == "completed":
+        if is_cancelled:
+            return replace(outcome, ending="aborted")
         return replace(outcome, ending="error", diagnostic=_MISSING)
     return replace(outcome, structured=value)
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 from msgspec import Struct
 
 from retinue.model.content import InputBlock, Text
@@ -148,7 +148,7 @@ def write_private(path: Path, data: bytes) -> None:
 async def bound_result(result: ToolResult, *, limit: int, folder: Path | None, key: CallKey) -> ToolResult:
     """`result` with at most about `limit` bytes of text; longer text is kept in a file below `folder`, if there is one.
 
-    Images stay. The typed value is not touched. Cancelling may leave the file without its result.
+    Images stay. The typed value is not touched. Shielded, so that a call that has ended keeps its result.
     """
     texts = [block.text for block in result.content if isinstance(block, Text)]
     if all(text.isascii() for text in texts) and sum(map(len, texts)) <= limit:
@@ -157,7 +157,10 @@ async def bound_result(result: ToolResult, *, limit: int, folder: Path | None, k
     data = whole.encode()
     if len(data) <= limit:
         return replace(result, content=tuple(_cleaned(block) for block in result.content))
-    path = None if folder is None else await to_thread.run_sync(_spill, spill_path(folder, key), data)
+    path: Path | None = None
+    if folder is not None:
+        with CancelScope(shield=True):
+            path = await to_thread.run_sync(_spill, spill_path(folder, key), data)
     shown: InputBlock = Text(excerpt(whole, limit, path))
     others = tuple(block for block in result.content if not isinstance(block, Text))
     meta = result.meta if path is None else {**result.meta, "spilled_to": clean_text(str(path))}

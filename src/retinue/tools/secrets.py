@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from retinue.base.json import JSON
 from retinue.model.content import InputBlock, Text
 from retinue.tools.tool import ToolResult
 
@@ -14,20 +15,59 @@ MASK = "[secret]"
 
 
 def redact_result(result: ToolResult, secrets: Sequence[str]) -> ToolResult:
-    """`result` without the secrets in what it shows. The typed value is not touched."""
-    texts = [block.text for block in result.content if isinstance(block, Text)]
-    if not any(secret in text for text in texts for secret in secrets):
+    """`result` without the secrets: in what it shows, in its typed value, and in its facts for front ends."""
+    if not any(secret in text for text in _texts(result) for secret in secrets):
         return result
-    return replace(result, content=tuple(_redacted(block, secrets) for block in result.content))
+    ordered = sorted(secrets, key=len, reverse=True)
+    return replace(
+        result,
+        content=tuple(_masked_block(block, ordered) for block in result.content),
+        value=_masked_json(result.value, ordered),
+        meta={_masked(key, ordered): _masked_json(value, ordered) for key, value in result.meta.items()},
+        context=tuple(_masked(text, ordered) for text in result.context),
+    )
 
 
-def _redacted(block: InputBlock, secrets: Sequence[str]) -> InputBlock:
-    if not isinstance(block, Text):
-        return block
-    text = block.text
-    for secret in sorted(secrets, key=len, reverse=True):
+def _texts(result: ToolResult) -> Iterator[str]:
+    for block in result.content:
+        if isinstance(block, Text):
+            yield block.text
+    yield from result.context
+    yield from _strings(result.value)
+    yield from _strings(result.meta)
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    """Every string in a JSON value, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _strings(item)
+
+
+def _masked_block(block: InputBlock, secrets: Sequence[str]) -> InputBlock:
+    return Text(_masked(block.text, secrets)) if isinstance(block, Text) else block
+
+
+def _masked_json(value: JSON, secrets: Sequence[str]) -> JSON:
+    if isinstance(value, str):
+        return _masked(value, secrets)
+    if isinstance(value, list):
+        return [_masked_json(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {_masked(key, secrets): _masked_json(item, secrets) for key, item in value.items()}
+    return value
+
+
+def _masked(text: str, secrets: Sequence[str]) -> str:
+    for secret in secrets:
         text = text.replace(secret, MASK)
-    return Text(text)
+    return text
 
 
 class ByteMask:
