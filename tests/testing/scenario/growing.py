@@ -1,8 +1,9 @@
-"""A tool of somebody's own, which a scenario names: it gives its agent another tool."""
+"""Tools of somebody's own, which scenarios name."""
 
 from __future__ import annotations
 
 from retinue.agent.agent import Agent
+from retinue.agent.signals import StatusChanged
 from retinue.tools.function import tool
 from retinue.tools.tool import ToolContext
 
@@ -26,3 +27,15 @@ async def count(ctx: ToolContext, things: str) -> str:
     """Count things in the folder."""
     assert ctx.caller is not None
     return f"There are {len(list(ctx.caller.cwd.glob(f'{things}*')))} {things} in {ctx.caller.cwd}."
+
+
+@tool
+async def grumble(ctx: ToolContext) -> str:
+    """Fail later, where nobody waits for it."""
+    assert isinstance(ctx.caller, Agent)
+
+    def fail(_: StatusChanged) -> None:
+        raise ValueError("out of tune")
+
+    ctx.caller.bus.on(StatusChanged, fail)
+    return "hm"

@@ -150,3 +150,15 @@ async def test_paths_of_the_machine_stand_by_their_names_on_both_sides(tmp_path:
     log = (path / "session.jsonl").read_text()
     assert "There are 0 ropes in <work>." in log
     assert (path / "stdout.expected").read_text() == "> Hello.\nLook in <work>.\n"
+
+
+async def test_an_error_that_was_only_logged_fails(tmp_path: Path) -> None:
+    path = await small(
+        tmp_path,
+        refreshed=False,
+        tools=["tests.testing.scenario.growing:grumble"],
+        scripts=[_script({"calls": [{"tool": "grumble"}]}, "Done.")],
+    )
+    found = await problems(path)
+    assert found.startswith("an error was logged: ")
+    assert "ValueError('out of tune')" in found

@@ -5,6 +5,7 @@ Another front end, such as an editor's protocol, is one more class with these me
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from retinue.agent.agent import Agent
@@ -14,7 +15,7 @@ from retinue.errors import NotFound
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.testing.scenario.witness import ROOT_ID
 
-__all__ = ["FrontEnd", "Headless", "Mode"]
+__all__ = ["FRONT_ENDS", "FrontEnd", "Headless", "Mode"]
 
 Mode: TypeAlias = Literal["follow-up", "steer", "inject"]
 
@@ -123,3 +124,7 @@ class Headless:
         for agent in host.agents.roots():
             await (agent.wait_idle() if continuations is None else continuations.wait_quiet(agent))
         await host.sessions.writer.committed()
+
+
+FRONT_ENDS: Mapping[str, Callable[[], FrontEnd]] = {"headless": Headless}
+"""By the name that a scenario has for them."""

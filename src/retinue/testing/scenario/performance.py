@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Protocol
 from retinue.model.client import ModelClient
 from retinue.session.events import ToolReturned
 from retinue.testing.clock import FakeClock
+from retinue.testing.host import errors_of
 from retinue.testing.model import ScriptedModel
 from retinue.testing.scenario.folder import STDOUT, Folder, log_name
-from retinue.testing.scenario.front_end import Headless
+from retinue.testing.scenario.front_end import FRONT_ENDS
 from retinue.testing.scenario.logs import render_log
 from retinue.testing.scenario.names import Names
 from retinue.testing.scenario.pins import Headers, Pin, class_pin
@@ -86,12 +88,14 @@ async def perform(
     """
     with TemporaryDirectory(prefix="retinue-scenario-") as place:
         stage = Stage(folder, Path(place), FakeClock(), {"HOME": place})
-        player, front_end = make(stage), Headless()
+        player, front_end = make(stage), FRONT_ENDS[folder.form.front_end]()
         performer = Performer(stage, front_end, player.client, player.wait_request, patience_s=patience_s)
-        await performer.perform()
+        with errors_of(logging.getLogger("retinue")) as errors:
+            await performer.perform()
         sessions, broken = await take(stage.home, stage.clock)
         names = Names([session.header.id for session in sessions], stage.places)
         problems = [*performer.problems, *player.faults(), *_unknown_tools(sessions)]
+        problems += [f"an error was logged: {error}" for error in errors]
         problems += [] if performer.problems else broken  # of what was cut short, no log is whole
         if problems:
             return Performance(problems=[names(problem) for problem in problems], sessions=sessions)

@@ -17,7 +17,7 @@ from retinue.model.chunks import Chunk, Sink
 from retinue.model.client import Body, ModelClient, ModelRequest, Transcript
 from retinue.testing.scenario.folder import SCENARIO, SCRIPTS, Folder
 from retinue.testing.scenario.form import FailForm, ReplyForm, ScriptForm
-from retinue.testing.scenario.front_end import Headless
+from retinue.testing.scenario.front_end import FRONT_ENDS
 from retinue.testing.scenario.stage import Stage
 from retinue.testing.scenario.steps import Performer
 from retinue.testing.scenario.suite import Refreshed, refresh
@@ -44,8 +44,8 @@ async def record(
     asked = {name: value for name, value in environ.items() if name.endswith(("_API_KEY", "_BASE_URL"))}
     with TemporaryDirectory(prefix="retinue-scenario-") as place:
         stage = Stage(folder, Path(place), SystemClock(), asked, model=model, base_url=base_url)
-        recorder = Recorder(stage)
-        performer = Performer(stage, Headless(), recorder.client, recorder.wait_request, patience_s=_PATIENCE_S)
+        recorder, front_end = Recorder(stage), FRONT_ENDS[folder.form.front_end]()
+        performer = Performer(stage, front_end, recorder.client, recorder.wait_request, patience_s=_PATIENCE_S)
         await performer.perform()
         sessions, _ = await take(stage.home, stage.clock)
         if performer.problems:

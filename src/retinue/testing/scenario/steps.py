@@ -21,7 +21,7 @@ from retinue.testing.scenario.witness import ROOT_ID
 
 __all__ = ["PATIENCE_S", "Performer"]
 
-PATIENCE_S = 10.0
+PATIENCE_S = 20.0
 """Seconds of real time after which a step counts as one that will not happen. Nothing waits for time otherwise."""
 
 
