@@ -17,9 +17,10 @@ from tests.crashes.nested import NESTED
 from tests.crashes.new_epoch import NEW_EPOCH
 from tests.crashes.parked import PARKED
 from tests.crashes.same_epoch import SAME_EPOCH
+from tests.crashes.structured import STRUCTURED
 from tests.crashes.tasks import TASKS
 
-_SCENARIOS = (NESTED, FOREGROUND, SAME_EPOCH, NEW_EPOCH, INTERRUPTED, PARKED, CROWD, ABSENT, TASKS, FORK)
+_SCENARIOS = (NESTED, FOREGROUND, SAME_EPOCH, NEW_EPOCH, INTERRUPTED, PARKED, CROWD, ABSENT, TASKS, FORK, STRUCTURED)
 _POINTS, _DOUBLES = (None, 40) if os.environ.get("RETINUE_LONG") else (15, 5)
 
 
