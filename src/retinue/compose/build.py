@@ -38,6 +38,7 @@ PLUGINS = (
     "shell",
     "todo",
     "web",
+    "mcp",
     "subagent",
     "agents",
     "report",

@@ -195,6 +195,14 @@ class Permissions:
             case "full-access":
                 pass
 
+    def check_foreign(self, caller: Caller, tool: str) -> None:
+        """`caller` may call a tool of another program, whose effects nobody here knows.
+
+        Raises: ToolFailure `PERMISSION_DENIED`.
+        """
+        if self.preset(caller.id) == "read-only":
+            self._deny(caller, f"calling {tool}", "it belongs to another program, which may change anything")
+
     def closed_paths(self) -> list[Path]:
         """Real paths that a search leaves out when it comes across them, files and folders."""
         return [path.resolve() for path in (*([self._home] if self._home else []), *self._secrets, Path("/proc"))]

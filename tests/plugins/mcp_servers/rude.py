@@ -1,0 +1,54 @@
+"""A server for tests that breaks the protocol in the way that its argument names. Made by hand: no SDK would do it."""
+
+import json
+import sys
+import time
+
+how = sys.argv[1]
+
+GOOD = {"name": "good", "description": "fine", "inputSchema": {"type": "object"}}
+TOOLS = {
+    "liar": [
+        GOOD,
+        {"name": "bad schema", "inputSchema": {"type": "object", "properties": {"a": {"type": "nonsense"}}}},
+        {"name": "huge", "inputSchema": {"type": "object", "description": "x" * 100_000}},
+        {"name": "long", "description": "y" * 100_000, "inputSchema": {"type": "object"}},
+        {"name": "a" * 100, "inputSchema": {"type": "object"}},
+        {"name": "a.b", "inputSchema": {"type": "object"}},
+        {"name": "a/b", "inputSchema": {"type": "object"}},
+    ],
+    "many": [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(1000)],
+}
+
+
+def say(id: object, result: dict[str, object]) -> None:
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+
+
+if how == "silent":
+    time.sleep(600)
+for line in sys.stdin:
+    if how == "noise":
+        print("this is no JSON", flush=True)
+        print(json.dumps({"jsonrpc": "2.0", "method": "notifications/unknown", "params": {}}), flush=True)
+        sys.stderr.write("e" * 1_000_000)
+        sys.stderr.flush()
+    message = json.loads(line)
+    match message.get("method"):
+        case "initialize":
+            say(
+                message["id"],
+                {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "rude", "version": "1"},
+                },
+            )
+        case "tools/list":
+            say(message["id"], {"tools": TOOLS.get(how, [GOOD])})
+        case "tools/call":
+            say(message["id"], {"content": 7} if how == "liar" else {"content": [{"type": "text", "text": "ok"}]})
+        case _:
+            if "id" in message:
+                error = {"code": -32601, "message": "no such method"}
+                print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
