@@ -13,6 +13,7 @@ import pytest
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
 from retinue.plugins.agents import AgentsConfig, find_agents
+from retinue.plugins.mcp.servers import read_servers, resolved
 from retinue.plugins.skills import SkillsConfig, find_skills
 from retinue.subagent.outcome import ENDINGS
 from tests.docs.pages import Block, blocks, commands, fits
@@ -85,9 +86,18 @@ def test_every_command_shows_what_the_page_shows(tmp_path: Path, variables: dict
             assert fits(command.shown.replace("session-5b1f", known), came), f"{block}: {command}\n\ncame:\n{came}"
 
 
+@pytest.mark.parametrize("block", [block for block in _BLOCKS if block.kind == "json"], ids=str)
+def test_the_servers_are_understood(block: Block, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(block.text)
+    servers = read_servers(tmp_path / ".mcp.json")
+    assert servers
+    for name, server in servers.items():
+        resolved(name, server, {"ISSUES_TOKEN": "t"})
+
+
 def test_no_block_goes_unchecked() -> None:
     assert _PAGES
-    assert {block.kind for block in _BLOCKS} <= {"python", "text", "yaml", "markdown", "console"}
+    assert {block.kind for block in _BLOCKS} <= {"python", "text", "yaml", "markdown", "console", "json"}
     shown_after = {before.kind for before in _SHOWN}
     assert shown_after == {"python"}
 
