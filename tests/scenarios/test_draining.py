@@ -302,3 +302,19 @@ async def test_a_settlement_that_is_never_taken_is_left_to_the_next_process(tmp_
         assert await endings(app, child) == ["completed"]
         assert len(await notices(app, agent.id)) == 1
     assert len(model.requests("C")) == 1
+
+
+@pytest.mark.timeout(10)
+async def test_a_host_that_is_going_leaves_nobody_waiting_for_an_end(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with stock(model, tmp_path, *CONTINUABLE, at_rest=False) as app:
+        agent = await app.agent(label="R")
+        a, b = await chain(app, agent, "AB", model, gate)
+        async with anyio.create_task_group() as group:
+            group.start_soon(continuations(app).wait_settled, a)
+            group.start_soon(continuations(app).release, agent, [a])
+            group.start_soon(app.host.suspend)
+        await continuations(app).wait_settled(b)
+        await continuations(app).release(agent, [a])
+        await continuations(app).drain()
+        assert await endings(app, a) == []

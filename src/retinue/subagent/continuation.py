@@ -93,8 +93,8 @@ class Continuations:
         await self.wait_quiet(agent)
 
     async def wait_settled(self, id: SessionId) -> None:
-        """No activation of the child is open in this process, and none is about to be."""
-        while self._roster.parent_of(id) is not None:
+        """No activation of the child is open in this process and none is about to be, or the host is going."""
+        while self._roster.parent_of(id) is not None and not self._agents.is_suspending:
             await self._roster.changed.wait()
 
     # Who may do what
@@ -371,6 +371,7 @@ class Continuations:
     async def release(self, parent: Agent, ids: Iterable[SessionId]) -> None:
         """Those direct children of `parent` are gone, and everybody below them, as after `drain_below`.
 
+        A host that is going meanwhile ends the wait; they stay open in their logs and go on after a resume.
         Ids that are not resident are ignored. Raises: Unauthorized for a stale parent or another's child, before
         anything is done; ActivationTeardownFailed.
         """
@@ -394,7 +395,7 @@ class Continuations:
         while True:
             changed = self._roster.changed
             residents, arrivals = self._supervisor.release(id, inclusive=inclusive)
-            if not residents and not arrivals:
+            if (not residents and not arrivals) or self._agents.is_suspending:
                 break
             seen.update((resident.id, resident) for resident in residents)
             await changed.wait()

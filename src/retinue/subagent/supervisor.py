@@ -200,6 +200,12 @@ class Supervisor:
         return residents, arrivals
 
     async def _supervise(self, resident: Resident) -> None:
+        try:
+            await self._until_over(resident)
+        finally:
+            self._roster.stir(resident.id)  # also when the host is going: nobody waits for what nobody does
+
+    async def _until_over(self, resident: Resident) -> None:
         while not resident.is_over and not self._agents.is_suspending:
             changed = resident.changed
             if self._may_close(resident):

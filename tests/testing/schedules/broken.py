@@ -42,7 +42,7 @@ class Hasty(Supervisor):
 class Sleepy(Supervisor):
     """Looks whether there is something to do, and only then begins to listen."""
 
-    async def _supervise(self, resident: Resident) -> None:
+    async def _until_over(self, resident: Resident) -> None:
         while not resident.is_over and not self._agents.is_suspending:
             if self._may_close(resident):
                 await self._close(resident)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeAlias
 
+import anyio
+
 from retinue.agent.phase import Cause
-from retinue.base.ids import SessionId
+from retinue.base.ids import MessageId, SessionId
+from retinue.errors import StoreFailure
 from retinue.host.host import Host
-from retinue.model.content import Text
+from retinue.model.content import Source, Text, UserMessage
+from retinue.session.rows import Batch, Delivery, Insert, Unpark
+from retinue.session.store import SessionStore
 from retinue.subagent.lifecycle import SubagentStarted
 from retinue.subagent.provider import RunRequest
 from retinue.testing.schedules import Scenario, World
@@ -17,7 +23,7 @@ from tests.testing.schedules.stage import ROOT, above, answered_once, below, of,
 
 Act: TypeAlias = Callable[[SessionId], Awaitable[object] | None]
 
-__all__ = ["CHECKS", "SCENARIOS"]
+__all__ = ["CHECKS", "FAILING", "SCENARIOS"]
 
 
 async def _go(world: World, host: Host) -> None:
@@ -234,6 +240,52 @@ async def refusals(world: World) -> None:
     await _end(world)
 
 
+async def messages_from_elsewhere(world: World) -> None:
+    """Another process writes to children that work, settle or are away; what it missed is found on resume."""
+    plays(world, "R", calls(below("C"), below("C")))
+    plays(world, "C", calls(call("work", words="slow")), text("one."), text("two."))
+    async with stage(world) as host:
+        other = world.store()
+        _to_each_child(world, host, "a message from elsewhere", lambda id: _insert(other, id, world.clock.now_ms()))
+        _to_each_child(world, host, "the user interrupts it", lambda id: of(host).interrupt(id, None), every=2)
+        await _go(world, host)
+        await quiet(world, host)
+        await other.aclose()
+    await _end(world)
+
+
+async def _insert(store: SessionStore, id: SessionId, now_ms: int) -> None:
+    message = UserMessage(MessageId(f"elsewhere-{id}"), (Text("psst"),), Source(kind="user"))
+    delivery = Delivery(session_id=id, message=message, target="next-turn", wake=True, accepted_at=now_ms)
+    stored = anyio.Event()
+    store.begin([Batch((Insert(delivery), Unpark(id)))], lambda _: stored.set())
+    await stored.wait()
+
+
+async def everything(world: World) -> None:
+    """A deep tree, and whatever can be done to it, in two processes that end at some moment."""
+    plays(world, "R", calls(below("A"), below("F", waits=True)), calls(below("A")), calls(call("work", words="on")))
+    plays(world, "A", calls(below("D"), below("F", waits=True)), calls(call("report", output="so far.")), text("A's."))
+    plays(world, "F", calls(below("D"), call("work", words="slow")), text("F's."))
+    plays(world, "D", calls(call("work", words="deep")), fail("auth"))
+    for number in range(2):
+        async with stage(world, slots=3, refusals=1) as host:
+            with suppress(StoreFailure):
+                await _life(world, host, number)
+            await world.moment("user", "suspends the host")
+    await _end(world)
+
+
+async def _life(world: World, host: Host, number: int) -> None:
+    _to_each_child(world, host, "the user interrupts it", lambda id: of(host).interrupt(id, None), every=2)
+    _to_each_child(world, host, "its parent tells it more", lambda id: _more(host, id), every=3)
+    _to_each_child(world, host, "is released", lambda id: _release(host, id), every=5)
+    agent = await root(host)
+    world.meanwhile("user", f"stops the root {number}", lambda: agent.cancel(Cause("user")))
+    world.meanwhile("user", f"maintains {number}", lambda: agent.run_maintenance(lambda: world.pause("it", "ends")))
+    await agent.follow_up(f"go {number}").wait()
+
+
 async def _end(world: World) -> None:
     """All that owes work is brought to its end by one more host."""
     async with stage(world) as host:
@@ -290,7 +342,12 @@ SCENARIOS: tuple[Scenario, ...] = (
     suspend_and_resume,
     tasks_and_suspension,
     refusals,
+    messages_from_elsewhere,
+    everything,
 )
+
+FAILING = (refusals, everything)
+"""Their store refuses some batches."""
 
 
 async def _four(world: World) -> None:

@@ -52,7 +52,7 @@ def test_a_settlement_that_puts_a_late_message_aside_is_found() -> None:
 def test_a_supervisor_that_listens_too_late_is_found() -> None:
     text = found(one_child_with_more_to_do(supervised_by(Sleepy)))
     assert "nothing can happen any more" in text
-    assert "Sleepy._supervise" in text
+    assert "Sleepy._until_over" in text
 
 
 def test_the_same_scenario_holds_with_the_supervisor_as_it_is() -> None:
