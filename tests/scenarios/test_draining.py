@@ -11,7 +11,7 @@ from retinue.agent.agent import Agent
 from retinue.agent.signals import AgentDisposed
 from retinue.base.ids import SessionId
 from retinue.compose.app import App
-from retinue.errors import ActivationTeardownFailed, Draining, Unauthorized
+from retinue.errors import ActivationClosing, ActivationTeardownFailed, AgentClosing, Draining, Unauthorized
 from retinue.session.events import TurnEnd
 from retinue.testing.clock import FakeClock
 from retinue.testing.faults import appends
@@ -318,3 +318,19 @@ async def test_a_host_that_is_going_leaves_nobody_waiting_for_an_end(tmp_path: P
         await continuations(app).release(agent, [a])
         await continuations(app).drain()
         assert await endings(app, a) == []
+
+
+async def test_a_host_that_has_stopped_takes_nothing_more(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with stock(model, tmp_path, *CONTINUABLE, at_rest=False) as app:
+        agent = await app.agent(label="R")
+        (child,) = await chain(app, agent, "A", model, gate)
+        await app.host.suspend()
+        with pytest.raises(ActivationClosing):
+            await continuations(app).send(agent, child, "too late")
+        with pytest.raises(ActivationClosing):
+            await start(app, agent, "B")
+        with pytest.raises(AgentClosing):
+            agent.follow_up("too late")
+        with pytest.raises(AgentClosing):
+            await app.agent()

@@ -15,7 +15,7 @@ from retinue.agent.environment import AgentOptions, Environment
 from retinue.agent.signals import AgentCreated, AgentDisposed, SessionStarted, StartSource
 from retinue.base.ids import SessionId
 from retinue.base.scope import Undo
-from retinue.errors import AlreadyExists
+from retinue.errors import AgentClosing, AlreadyExists
 from retinue.session.events import Descriptor, EndSeed, Event, SessionHeader
 from retinue.session.folds import descriptor
 from retinue.session.session import Session
@@ -87,8 +87,8 @@ class Agents:
         """The agent is published and its session durable.
 
         Whatever fails before that leaves nothing behind: no agent, no session, no registration. Raises:
-        AlreadyExists, SessionHeld, StoreFailure, and what a setup or an `AgentCreated` listener raises. Cancelling
-        takes effect until the batch is submitted, and never after.
+        AlreadyExists, AgentClosing, SessionHeld, StoreFailure, and what a setup or an `AgentCreated` listener raises.
+        Cancelling takes effect until the batch is submitted, and never after.
         """
         sessions = self._environment.sessions
         header = creation.header
@@ -109,6 +109,7 @@ class Agents:
                 self._live[agent.id] = agent
                 self._environment.bus.publish_or_veto(AgentCreated(agent))
                 await anyio.lowlevel.checkpoint_if_cancelled()  # the last moment at which it leaves nothing behind
+                self._check_open(agent.id)
                 receipt = tx.submit()
             except BaseException:
                 await self._roll_back(agent)
@@ -143,6 +144,7 @@ class Agents:
             )
             try:
                 await self._compose(agent, setup)
+                self._check_open(id)
                 self._live[id] = agent
                 self._environment.bus.publish_or_veto(AgentCreated(agent))
             except BaseException:
@@ -150,6 +152,17 @@ class Agents:
                 raise
         self._start(agent, "resume")
         return agent
+
+    def close_admission(self) -> None:
+        """No agent takes anything any more, and none starts."""
+        self.is_suspending = True
+        for agent in self._live.values():
+            agent.close_admission()
+
+    def _check_open(self, id: SessionId) -> None:
+        """Return if agents can be driven. Raises: AgentClosing."""
+        if self.is_suspending:
+            raise AgentClosing(f"agent {id!r} cannot be here: its host is closed, or is being closed")
 
     def _going(self, id: SessionId) -> Agent | None:
         """An agent that is being disposed holds its session until the end, also when it has left the registry."""

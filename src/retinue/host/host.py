@@ -118,7 +118,7 @@ class Host:
         self.drivers: _Drivers | None = None
 
     async def suspend(self) -> None:
-        """Nothing runs any more: every driver stopped where it was, and turns stay open in their logs.
+        """Nothing runs any more and nothing is taken: every driver stopped where it was, turns stay open in their logs.
 
         Call it before what agents use is taken away. Idempotent, shielded, bounded by what tools take to stop.
         """
@@ -203,22 +203,25 @@ class Host:
         return result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Drivers:
     """The tasks of a host, in a group that can be stopped while the host's own code goes on."""
 
     group: TaskGroup
     ended: anyio.Event
+    on_end: Callable[[], None] = lambda: None
+    """Called in the same instant in which nothing can be started any more."""
 
 
 async def _drivers(*, task_status: TaskStatus[_Drivers]) -> None:
-    ended = anyio.Event()
+    drivers = _Drivers(anyio.create_task_group(), anyio.Event())
     try:
-        async with anyio.create_task_group() as group:
-            task_status.started(_Drivers(group, ended))
+        async with drivers.group:
+            task_status.started(drivers)
             await anyio.sleep_forever()
     finally:
-        ended.set()
+        drivers.on_end()
+        drivers.ended.set()
 
 
 @asynccontextmanager
@@ -236,6 +239,7 @@ async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> 
             drivers = await group.start(_drivers)
             host = Host(store, clock, drivers.group.start_soon, options)
             host.drivers = drivers
+            drivers.on_end = host.agents.close_admission
             drivers.group.start_soon(host.sessions.keep_leases)
             try:
                 yield host

@@ -9,7 +9,7 @@ import pytest
 from retinue.testing.schedules import Scenario, explore_schedules
 from tests.testing.schedules.scenarios import CHECKS, FAILING, SCENARIOS
 
-FEW, SOME, MANY = 4, 20, 400
+FEW, SOME, MANY = 3, 18, 350
 """Schedules of each scenario: in the normal suite, in `scripts/explore`, in `make explore`."""
 
 
