@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -52,14 +52,14 @@ def test_a_folder_without_scenarios_and_a_form_that_does_not_hold_are_usage_erro
     assert "unknown field `abut`" in done.err
 
 
-def _recordable(path: Path) -> Path:
+def _recordable(path: Path, *, pins: Sequence[int] = (1,)) -> Path:
     form = {
         "about": "A child is started in the background and messaged once more.",
         "header": {"name": "recorded", "pins": True},
         "config": {"plugins": dict.fromkeys(("output", "tasks", "shell")), "retry": {"first_delay_s": 0.01}},
         "steps": [{"prompt": "ROOT-1: look at the list."}],
-        "pins_child_system_prompts": [1],
-        "pins_child_tool_schemas": [1],
+        "pins_child_system_prompts": list(pins),
+        "pins_child_tool_schemas": list(pins),
     }
     path.mkdir()
     (path / "files").mkdir()
@@ -107,6 +107,25 @@ def test_what_a_real_server_said_is_replayed_without_it(
         if file.is_file():
             assert KEY not in file.read_text()
             assert str(tmp_path) not in file.read_text()
+    assert retinue("scenario", "run", str(path)).out == "ok      recorded\n"
+
+
+def test_siblings_that_are_called_the_same_are_told_apart_by_their_prompts(retinue: Retinue, tmp_path: Path) -> None:
+    path = _recordable(tmp_path / "recorded", pins=())
+    ropes, sails = (
+        {"tool": "subagent_fork", "args": {"description": "count", "prompt": f"CHILD: {what} (in the hold)"}}
+        for what in ("ropes", "sails")
+    )
+    with scripted_server(
+        session("ropes", r"CHILD: ropes", says("12 ropes.")),
+        session("sails", r"CHILD: sails", says("3 sails.")),
+        session("root", "ROOT-1", calls(ropes, sails), says("12 and 3.")),
+    ) as server:
+        done = retinue(
+            "scenario", "record", "--model", "openai-compatible:scripted", "--base-url", server.url, str(path)
+        )
+    assert (done.code, done.err) == (0, "")
+    assert r"prompt: \ACHILD:\ ropes\ \(in\ the\ hold\)" in (path / "scripts.yaml").read_text()
     assert retinue("scenario", "run", str(path)).out == "ok      recorded\n"
 
 

@@ -5,6 +5,8 @@ The structs are the form as it is written. What the steps do is in `steps.py`, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar, get_args
 
@@ -62,7 +64,8 @@ class FailForm(_Form, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReplyForm(_Form, frozen=True, kw_only=True, omit_defaults=True):
-    """One reply. `{{fromRequest:REGEX}}` in a text or an argument is taken from the live request."""
+    """One reply. `{{fromRequest:REGEX}}` in a text or an argument is taken from the live request: what matches last, or
+    its first group. `{{work}}`, `{{home}}` and `{{temp}}` are the folders that these names stand for in logs."""
 
     thought: str | None = None
     """Reasoning, which comes first."""
@@ -226,7 +229,7 @@ def verb_of(step: StepForm) -> Verb | None:
 
 def read_scenario(file: Path) -> ScenarioForm:
     """The scenario that the file describes. Raises: ConfigError with the place of what is wrong."""
-    form = _read(file, ScenarioForm)
+    form = _read(file, _scenario)
     for number, step in enumerate(form.steps, 1):
         if verb_of(step) is None:
             raise ConfigError(f"{file}: step {number} must do exactly one of {', '.join(_VERBS)}")
@@ -248,7 +251,7 @@ def _check_wait(file: Path, number: int, wait: WaitForm) -> None:
 
 def read_scripts(file: Path) -> tuple[ScriptForm, ...]:
     """The scripts of a `scripts.yaml`. Raises: ConfigError with the place of what is wrong."""
-    scripts = _read(file, tuple[ScriptForm, ...])
+    scripts = _read(file, _scripts)
     _check_scripts(file, scripts)
     return scripts
 
@@ -259,8 +262,17 @@ def _check_scripts(file: Path, scripts: tuple[ScriptForm, ...]) -> None:
             raise ConfigError(f"{file}: script {number} must name its session by label or by prompt")
 
 
-def _read(file: Path, form: type[S]) -> S:
+@lru_cache(maxsize=512)  # the scenarios of a set look at each other: each would be parsed once for every other
+def _scenario(data: bytes) -> ScenarioForm:
+    return msgspec.yaml.decode(data, type=ScenarioForm)
+
+
+def _scripts(data: bytes) -> tuple[ScriptForm, ...]:
+    return msgspec.yaml.decode(data, type=tuple[ScriptForm, ...])
+
+
+def _read(file: Path, decode: Callable[[bytes], S]) -> S:
     try:
-        return msgspec.yaml.decode(file.read_bytes(), type=form)
+        return decode(file.read_bytes())
     except (msgspec.MsgspecError, OSError) as error:
         raise ConfigError(f"{file}: {error}") from error

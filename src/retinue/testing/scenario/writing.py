@@ -101,14 +101,8 @@ def scripts_of(
         if session.label and labels.count(session.label) == 1:
             scripts.append(ScriptForm(label=session.label, replies=forms))
         else:
-            scripts.append(ScriptForm(prompt=scrub.clean(_prompt(session)), replies=forms))
+            scripts.append(ScriptForm(prompt=scrub.prompt(), replies=forms))
     return tuple(scripts)
-
-
-def _prompt(session: TakenSession) -> str:
-    """A pattern for what the session was told first."""
-    told = [text_of(event.data.content) for event in session.own if isinstance(event.data, UserMessage)]
-    return rf"\A{re.escape(told[0])}" if told else ""
 
 
 def write_scripts(file: Path, scripts: Sequence[ScriptForm]) -> None:
@@ -130,6 +124,12 @@ class _Scrub:
         for found in sorted(self._stands_for, key=len, reverse=True):
             text = text.replace(found, self._stands_for[found])
         return text
+
+    def prompt(self) -> str:
+        """A pattern for what the session was told first, up to whatever only this machine knows."""
+        told = [text_of(event.data.content) for event in self._own if isinstance(event.data, UserMessage)]
+        same = self.clean(told[0] if told else "").partition("{{")[0].partition("<secret>")[0]
+        return rf"\A{re.escape(same)}"
 
     def reply(self, number: int, form: ReplyForm) -> ReplyForm:
         """The `number`-th reply of the session, from 0."""
