@@ -87,7 +87,7 @@ class Seen:
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     def rows(self) -> dict[str, Any]:
-        """Each request, and how many were open at most."""
+        """Each answered request, how many are open, and how many were at most."""
         return json.loads(self._open(self.url + "/rows").read())
 
     def clear(self) -> None:
@@ -96,10 +96,10 @@ class Seen:
 
 
 @contextmanager
-def _model_server() -> Iterator[str]:
+def model_server() -> Iterator[str]:
     """The address of a server that runs meanwhile."""
     argv = [sys.executable, str(HERE / "server.py")]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=_environment()) as process:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stdout is not None
         try:
             yield f"http://127.0.0.1:{int(process.stdout.readline())}"
@@ -107,13 +107,15 @@ def _model_server() -> Iterator[str]:
             process.terminate()
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Without proxies, and with bytecode."""
     kept = {k: v for k, v in os.environ.items() if "proxy" not in k.lower() and k != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "NO_COLOR": "1"}
 
 
 @contextmanager
-def _folders() -> Iterator[Job]:
+def folders() -> Iterator[Job]:
+    """A working folder and a state folder, for a job, that go afterwards."""
     base = tempfile.mkdtemp(prefix="bench-")
     job = {name: os.path.join(base, name) for name in ("workdir", "state")}
     for folder in job.values():
@@ -127,19 +129,19 @@ def _folders() -> Iterator[Job]:
 def measure(seen: Seen, participant: Participant, prompt: str) -> dict[str, float]:
     """The figures of one run. Raises: SystemExit with what it said, if it failed."""
     seen.clear()
-    with _folders() as folders:
-        job: Job = {"mode": "run", "base_url": seen.url + "/v1", "prompt": prompt, **folders, **participant.options}
+    with folders() as made:
+        job: Job = {"mode": "run", "base_url": seen.url + "/v1", "prompt": prompt, **made, **participant.options}
         begun = time.perf_counter()
         process = subprocess.Popen(
             participant.argv(job),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=folders["workdir"],
-            env=_environment(),
+            cwd=made["workdir"],
+            env=environment(),
         )
         out, err = process.communicate()
-        size = sum(path.stat().st_size for path in Path(folders["state"]).rglob("*") if path.is_file())
+        size = sum(path.stat().st_size for path in Path(made["state"]).rglob("*") if path.is_file())
     if process.returncode != 0 or "done" not in out:
         raise SystemExit(f"{participant.argv.__name__} failed on {prompt!r}: {out[-300:]} {err[-600:]}")
     return figures(seen.rows(), begun, size)
@@ -184,7 +186,7 @@ def main() -> None:
     unknown = set(options.scenarios) - set(SCENARIOS)
     if unknown:
         parser.error(f"there is no scenario {', '.join(sorted(unknown))}")
-    with _model_server() as url:
+    with model_server() as url:
         for name in options.scenarios or SCENARIOS:
             scenario = SCENARIOS[name]
             runs: dict[str, list[dict[str, float]]] = {who: [] for who in scenario.who}

@@ -4,7 +4,8 @@ The newest user message that holds a task decides:
 
     work N         N times one call of `echo`, then the final text
     fan N K        one message with N delegations, each to do `work K`, then the final text
-    ... wait=MS    every answer waits so long before its first byte; children are told the same
+    ... spread=S   child i of a fan does `work K + i mod S`
+    ... wait=MS    every answer waits so long before its first byte; children are told the same, and which part they are
 
 The step is the number of assistant messages since. `GET /rows` tells when each request arrived and was answered, on the
 clock that `time.perf_counter` reads on Linux, and how many were open; `POST /clear` forgets them.
@@ -15,13 +16,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import re
 import time
 from typing import Any, cast
 
 from aiohttp import web
 
-TASK = re.compile(r"\b(work|fan) (\d+)(?: (\d+))?(?: wait=(\d+))?")
+TASK = re.compile(r"\b(work|fan) (\d+)(?: (\d+))?(?: spread=(\d+))?(?: wait=(\d+))?(?: part=\d+)?")
 DELEGATES = ("subagent", "delegate")
 FINAL = "done, and said in a few words that stream in pieces"
 
@@ -43,8 +45,8 @@ class Scripted:
             arrived = time.perf_counter()
             body = json.loads(raw)
             task, step, delta = answer(body["messages"], body.get("tools") or [])
-            if task[4]:
-                await asyncio.sleep(int(task[4]) / 1000)
+            if task[5]:
+                await asyncio.sleep(int(task[5]) / 1000)
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
             response.enable_chunked_encoding()
             await response.prepare(request)
@@ -57,7 +59,7 @@ class Scripted:
 
     async def tell(self, _: web.Request) -> web.Response:
         """What happened since the last `clear`."""
-        return web.json_response({"rows": self.rows, "most_open": self.most_open})
+        return web.json_response({"rows": self.rows, "open": self.open, "most_open": self.most_open})
 
     async def clear(self, _: web.Request) -> web.Response:
         """Nothing has happened."""
@@ -79,15 +81,22 @@ def answer(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> tuple
     if kind == "work" and step < count:
         return task, step, {"tool_calls": [call("echo", step, {"text": f"step {step}"})]}
     if kind == "fan" and step == 0:
-        wait = f" wait={task[4]}" if task[4] else ""
         offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
         name = next(name for name in DELEGATES if name in offered)
-        given: dict[str, Any] = {"prompt": f"work {task[3]}{wait}"}
+        given: dict[str, Any] = {}
         for key, value in (("description", "a part"), ("run_in_background", False)):
             if key in offered[name]["properties"]:
                 given[key] = value
-        return task, step, {"tool_calls": [call(name, index, given) for index in range(count)]}
+        calls = [call(name, index, {"prompt": part(task, index), **given}) for index in range(count)]
+        return task, step, {"tool_calls": calls}
     return task, step, {"content": FINAL}
+
+
+def part(task: re.Match[str], index: int) -> str:
+    """What one child of a fan is told."""
+    work = int(task[3]) + index % int(task[4] or 1)
+    wait = f" wait={task[5]}" if task[5] else ""
+    return f"work {work}{wait} part={index}"
 
 
 def call(name: str, index: int, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -121,6 +130,7 @@ def events(delta: dict[str, Any], size: int) -> list[bytes]:
 
 async def serve(port: int) -> None:
     """Serves until it is ended; the first line of output is the port."""
+    logging.getLogger("aiohttp.server").disabled = True  # clients are killed on purpose
     scripted = Scripted()
     app = web.Application(client_max_size=2**30)
     app.add_routes(

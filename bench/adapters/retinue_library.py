@@ -1,6 +1,7 @@
 """Retinue through its Python interface: the stock composition, one more tool, the durable store.
 
-Job keys: `durability` (process | power), `settings` (more `path.to.key=value`), `uvloop` (use it, if it is installed).
+Job keys: `durability` (process | power), `settings` (more `path.to.key=value`), `uvloop` (use it, if it is installed),
+`resume` (go on with the newest root).
 Works with any driver that calls `command(job, perf)` and reads the last line of standard output as JSON.
 """
 
@@ -36,7 +37,7 @@ def load() -> dict[str, Any]:
 
 
 async def work(job: dict[str, Any]) -> dict[str, Any]:
-    """One task on a fresh root agent, to its end."""
+    """One task on a root agent, to its end."""
     import retinue
 
     @retinue.tool(safe=True)
@@ -52,7 +53,11 @@ async def work(job: dict[str, Any]) -> dict[str, Any]:
         settings=[f"store.durability={job.get('durability', 'process')}", *job.get("settings", [])],
         tools=[echo],
     ) as app:
-        run = await app.run(job["prompt"])
+        if job.get("resume"):
+            newest = max(await app.host.sessions.store.roots(), key=lambda summary: summary.header.created_at)
+            run = await app.resume(newest.header.id)
+        else:
+            run = await app.run(job["prompt"])
         result = await run.result()
     failures = sum(agent.outcome != "completed" for agent in result.agents)
     error = None if result.error is None else result.error.message
