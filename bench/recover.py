@@ -98,8 +98,9 @@ def main() -> None:
             print(
                 f"{who:12} killed with {usual['finished']:.0f} of {CHILDREN} finished, {usual['in_flight']:.0f} in "
                 f"flight; asked again, at worst: {worst['repeated']:.0f}, of answers that were stored "
-                f"{worst['repeated_stored']:.0f}, of finished children {worst['rerun']:.0f}; {worst['lost']:.0f} answers "
-                f"lost; {usual['first_request_s']:.2f} s to the first request, {usual['resume_s']:.2f} s to the end",
+                f"{worst['repeated_stored']:.0f}, of finished children {worst['rerun']:.0f}; "
+                f"{worst['lost']:.0f} answers lost; "
+                f"{usual['first_request_s']:.2f} s to the first request, {usual['resume_s']:.2f} s to the end",
                 flush=True,
             )
 
