@@ -9,6 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,6 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from retinue import __version__
 from retinue.base.json import JSONObject, encode
 from retinue.errors import ToolFailure
 from retinue.model.content import Image, InputBlock, Text
@@ -192,7 +192,7 @@ async def open_client(name: str, server: ServerConfig, folder: Path | None) -> A
             client = SDKClient(
                 _watched(transport, signals),
                 message_handler=notified,
-                client_info=wire.Implementation(name="retinue", version=__version__),
+                client_info=wire.Implementation(name="retinue", version=version("retinue")),
                 cache=None,
             )
             await stack.enter_async_context(client)
