@@ -1,9 +1,12 @@
 """The command line inside the test's process, and a home in which something has happened."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
+import apsw
 import pytest
 
 from retinue.cli.demo.copying import copy_bundled
@@ -11,6 +14,7 @@ from retinue.cli.demo.opening import open_demo
 from retinue.cli.demo.roles import TASK
 from retinue.cli.group import run_command
 from retinue.compose.run import Result
+from retinue.store.sqlite._schema import APPLICATION_ID
 from tests.support.command import Done
 
 
@@ -53,3 +57,18 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
             return await (await app.run(TASK)).result()
 
     return Lived(place / "home", anyio.run(live))
+
+
+def cut_off_database(place: Path, path: Path) -> None:
+    """A database at `path` with a journal of the size that a first transaction leaves, copied while it is open."""
+    source = place / "source.db"
+    connection = cast(Any, apsw.Connection(str(source)))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; CREATE TABLE t (x)")
+    connection.execute("PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN; CREATE TABLE u (x)")
+    connection.execute(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
+        " INSERT INTO t SELECT hex(randomblob(100)) FROM n"
+    )
+    shutil.copy(source, path)
+    shutil.copy(f"{source}-journal", f"{path}-journal")
+    connection.close()

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import pytest
 
 from retinue.cli.text import brief, duration, plain, tokens
 from retinue.store.sqlite._schema import APPLICATION_ID
-from tests.cli.conftest import Lived
+from tests.cli.conftest import Lived, cut_off_database
 from tests.support.command import Done
 
 Retinue = Callable[..., Done]
@@ -159,19 +158,9 @@ def test_a_home_whose_making_was_cut_off_has_no_sessions_or_says_so(retinue: Ret
     assert retinue("sessions", "--home", str(home)).out == "no sessions\n"
     assert retinue("tree", "x", "--home", str(home)).err.startswith("retinue: SESSION_NOT_FOUND: ")
 
-    # A journal of the size that a first transaction leaves, copied while it is open.
     other = tmp_path / "hot"
     other.mkdir()
-    connection = cast(Any, apsw.Connection(str(tmp_path / "source.db")))
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}; CREATE TABLE t (x)")
-    connection.execute("PRAGMA cache_spill = 1; PRAGMA cache_size = 1; BEGIN; CREATE TABLE u (x)")
-    connection.execute(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
-        " INSERT INTO t SELECT hex(randomblob(100)) FROM n"
-    )
-    shutil.copy(tmp_path / "source.db", other / "retinue.db")
-    shutil.copy(tmp_path / "source.db-journal", other / "retinue.db-journal")
-    connection.close()
+    cut_off_database(tmp_path, other / "retinue.db")
     done = retinue("sessions", "--home", str(other))
     assert (done.code, done.out) == (1, "")
     assert "cut off" in done.err

@@ -25,6 +25,8 @@ COMMANDS = {
     "tree": "Show a session and its descendants.",
     "log": "Show the turns and steps of a session.",
     "why": "Make one stored model request again and compare it with what was sent.",
+    "usage": "Show what the agents of a tree have used.",
+    "doctor": "Check the logs, mailboxes and files of the home.",
     "prune": "Remove whole trees of sessions.",
     "export": "Write a tree of sessions to a file.",
     "import": "Store an exported tree.",

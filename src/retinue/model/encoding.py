@@ -16,8 +16,8 @@ from retinue.model.client import Body, ModelRequest, Transcript
 
 __all__ = ["Encoder", "Encoding", "RunningDigest", "SentBody", "encoder_of", "sent_of"]
 
-_DIGITS = 24
-"""Of the 64 that SHA-256 has: 96 bits tell apart all that one home will ever send."""
+_DIGITS = 20
+"""Of the 64 that SHA-256 has: 80 bits tell apart all that one home will ever send."""
 
 
 class Encoding(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -29,7 +29,7 @@ class Encoding(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
 
 
 class SentBody(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """What left for the model: the first 24 hexadecimal digits of the body's SHA-256, and its size in bytes."""
+    """What left for the model: the first 20 hexadecimal digits of the body's SHA-256, and its size in bytes."""
 
     digest: str
     size: int

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from anyio import CancelScope, to_thread
 from msgspec import Struct
@@ -31,6 +31,7 @@ __all__ = [
     "join_excerpt",
     "spill_folder",
     "spill_path",
+    "spilled_sessions",
     "write_private",
 ]
 
@@ -129,6 +130,14 @@ def spill_folder(folder: Path, session_id: str) -> Path:
     """Where everything that belongs to a session is, below `folder`: a folder of its own, whatever the id is."""
     session = quote(session_id, safe="") or "%00"
     return folder / session.replace(".", "%2E", 1 if session.startswith(".") else 0)
+
+
+def spilled_sessions(folder: Path) -> list[tuple[Path, str]]:
+    """The folders below `folder`, each with the id of the session it belongs to."""
+    try:
+        return [(path, unquote(path.name).replace("\0", "")) for path in sorted(folder.iterdir()) if path.is_dir()]
+    except OSError:
+        return []
 
 
 def write_private(path: Path, data: bytes) -> None:

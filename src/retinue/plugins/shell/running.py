@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from retinue.tools.output import write_private
 
-__all__ = ["Running"]
+__all__ = ["Leftover", "Running"]
 
 _TERM_S = 1.0
 """From SIGTERM to SIGKILL."""
@@ -25,6 +27,15 @@ _log = logging.getLogger("retinue")
 
 
 _MARK = "RETINUE_OWNER"
+
+
+class Leftover(Struct, frozen=True):
+    """A group whose process is dead. `started` is in ticks since boot."""
+
+    path: Path
+    pid: int
+    started: int
+    is_running: bool
 
 
 class Running:
@@ -51,24 +62,31 @@ class Running:
         with suppress(OSError):
             (self._folder / str(pid)).unlink()
 
-    def reap(self) -> None:
-        """What dead processes left running is ended. Blocks for a second if something does not end at once."""
+    def leftovers(self) -> list[Leftover]:
+        """The groups that dead processes began and have not taken out."""
         try:
-            paths = [path for path in self._folder.iterdir() if path.name.isdigit()]
+            paths = sorted(path for path in self._folder.iterdir() if path.name.isdigit())
         except OSError:
-            return
-        left: list[tuple[int, int]] = []
+            return []
+        found: list[Leftover] = []
         for path in paths:
             try:
                 pid, started, owner, owner_started = map(int, path.read_text().split())
             except (OSError, ValueError):
                 continue
-            if _start_time(owner) == owner_started:
-                continue
-            if _start_time(pid) == started or _has_marked_member(pid, _mark_of(owner, owner_started)):
-                left.append((pid, started))
+            if _start_time(owner) != owner_started:
+                runs = _start_time(pid) == started or _has_marked_member(pid, _mark_of(owner, owner_started))
+                found.append(Leftover(path, pid, started, runs))
+        return found
+
+    def reap(self) -> None:
+        """What dead processes left running is ended. Blocks for a second if something does not end at once."""
+        left: list[tuple[int, int]] = []
+        for found in self.leftovers():
+            if found.is_running:
+                left.append((found.pid, found.started))
             else:
-                self.remove(pid)
+                self.remove(found.pid)
         for pid, started in left:
             _signal(pid, started, signal.SIGTERM)
         end = time.monotonic() + _TERM_S

@@ -38,11 +38,11 @@ class Owner:
         """True while the owner's process holds its lock."""
         if id == self.id:
             return self._fd is not None
-        return _is_locked(self._folder, id)
+        return is_living(self._folder, id)
 
     def info(self, id: str) -> OwnerInfo | None:
         """What the owner wrote about itself, as far as it is there."""
-        return _info(self._folder, id)
+        return owner_info(self._folder, id)
 
     def others(self) -> list[OwnerInfo]:
         """All other living owners."""
@@ -73,15 +73,27 @@ def owners_folder(path: str) -> str:
 
 def living(folder: str, *, but: str | None = None) -> list[OwnerInfo]:
     """The living owners that have a file in `folder`, without the one whose id is `but`."""
-    ids = [id for id in _ids(folder) if id != but and _is_locked(folder, id)]
-    return [info for id in ids if (info := _info(folder, id)) is not None]
+    return [info for id in living_ids(folder) if id != but and (info := owner_info(folder, id)) is not None]
 
 
-def _is_locked(folder: str, id: str) -> bool:
+def living_ids(folder: str) -> list[str]:
+    """The ids of all living owners."""
+    return [id for id in _ids(folder) if is_living(folder, id)]
+
+
+def owner_leftovers(database: str) -> list[str]:
+    """The files of owners that died. Whoever opens the store next takes them away."""
+    folder = owners_folder(database)
+    return [path for id in _ids(folder) if _try_lock(path := _path(folder, id), remove=False)]
+
+
+def is_living(folder: str, id: str) -> bool:
+    """True while the owner's process holds its lock."""
     return _try_lock(_path(folder, id), remove=False) is False
 
 
-def _info(folder: str, id: str) -> OwnerInfo | None:
+def owner_info(folder: str, id: str) -> OwnerInfo | None:
+    """What the owner wrote about itself, as far as it is there."""
     try:
         with open(_path(folder, id), "rb") as file:
             return msgspec.json.decode(file.read(), type=OwnerInfo)

@@ -160,3 +160,16 @@ UPDATE lease SET owner = NULL, fence = fence + 1 WHERE root = ?1 AND owner = ?2 
 
 -- name: free_all_leases
 UPDATE lease SET owner = NULL, fence = fence + 1 WHERE owner = ?
+
+-- name: all_roots
+SELECT DISTINCT root FROM session ORDER BY root
+
+-- name: inspect_tree
+SELECT key, id, header, length, open_turn, open_activation FROM session WHERE root = ? ORDER BY key
+
+-- name: orphans
+SELECT 'events', count(*) FROM event WHERE session NOT IN (SELECT key FROM session)
+UNION ALL
+SELECT 'messages', count(*) FROM message WHERE session NOT IN (SELECT key FROM session)
+UNION ALL
+SELECT 'events whose content is gone', count(*) FROM event WHERE data IS NULL AND body NOT IN (SELECT key FROM body)

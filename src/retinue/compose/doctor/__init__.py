@@ -1,0 +1,1 @@
+"""What is wrong with a home, and what to do about it."""
