@@ -39,8 +39,9 @@ class Control:
     ends as a crash would end it, but in order. It overtakes a limit that is still being carried out.
     """
 
-    def __init__(self, at_once: Callable[[int], object]) -> None:
-        """`at_once` is called with the exit code when a second signal arrives; it ends the process."""
+    def __init__(self, at_once: Callable[[int], object], *, grace_s: float = GRACE_S) -> None:
+        """`at_once` is called with the exit code when a second signal arrives, or when a suspension has taken
+        `grace_s`; it ends the process."""
         self.opening = anyio.CancelScope()
         """Around everything; cancelled by a stop that comes before agents can run, and never later."""
         self.beginning = anyio.CancelScope()
@@ -51,6 +52,7 @@ class Control:
         self.is_over = False
         """What runs has ended and only output is left, which may take its time."""
         self._at_once = at_once
+        self._grace_s = grace_s
         self._stopping = anyio.Event()
         self._suspending = anyio.Event()
         self._is_open = False
@@ -79,9 +81,9 @@ class Control:
                 self.suspend()
 
     async def hasten(self) -> None:
-        """A suspension that takes longer than `GRACE_S` ends at once; runs until it is cancelled."""
+        """A suspension that takes longer than the grace ends at once."""
         await self._suspending.wait()
-        await anyio.sleep(GRACE_S)
+        await anyio.sleep(self._grace_s)
         if not self.is_over:
             self._at_once(self.exit_code or 1)
 
@@ -151,7 +153,7 @@ class Control:
 
         async def stopped() -> None:
             await self._stopping.wait()
-            with anyio.move_on_after(GRACE_S):
+            with anyio.move_on_after(self._grace_s):
                 await _first(run.agent.wait_idle, self._suspending.wait)
 
         await _first(wait, stopped)

@@ -145,6 +145,8 @@ class _Work:
                 self.nothing("timeout" if is_limit else "aborted", why, "it was stopped before it began")
             )
             say(why, "it was stopped before it began")
+            if self.job.session is not None and self.root is not None:
+                progress.say(f"go on with: {self.again(self.root)}")
             return 1
         self.output.result(result.as_object())
         return self.explain(result, control)
