@@ -221,6 +221,7 @@ async def test_a_run_whose_child_waits_for_its_own_is_not_over_after_a_crash_eit
     async with stock(second, tmp_path, *CONTINUABLE, store=open_store(clock), clock=clock) as app:
         result = await (await app.resume(ROOT)).result()
         assert result.output == "C said: G is back"
+        assert [line.outcome for line in result.agents] == ["completed", "completed"]
         await quiet(app, app.host.agents.list()[0])
 
 

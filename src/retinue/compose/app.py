@@ -109,11 +109,12 @@ class App:
             )
         if key is not None and text is None:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
-        tree = await self._tree(known)
         continuations = self.host.find(CONTINUATIONS)
         if continuations is not None:
             await continuations.prepare(known)
+        tree = await self._tree(known)
         agent = await self.host.agents.resume(known, options=self.host.options.options)
+        self._keep(tree)
         owed = agent.status == "running"  # asked before its turn, which goes on, can end
         self._switch(agent)
         if continuations is not None:
