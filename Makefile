@@ -1,5 +1,5 @@
 # Everything here also works without make: see scripts/.
-.PHONY: bench check crashes docs explore format test lock
+.PHONY: bench check crashes docs explore format lock schedules test
 
 check: ## format, lint, types, imports, sizes, tests
 	@scripts/test
@@ -22,6 +22,9 @@ explore: ## the slow suites, at length; K=words picks some, as in pytest -k (kil
 
 crashes: ## kill every crash scenario at every point; K=words picks some
 	@RETINUE_LONG=1 scripts/explore tests/crashes $(if $(K),-k '$(K)')
+
+schedules: ## delegation in thousands of orders of events; N=count for each scenario, K=words picks some
+	@RETINUE_LONG=1 RETINUE_SCHEDULES=$(N) scripts/explore tests/testing/schedules $(if $(K),-k '$(K)')
 
 bench: ## measure speed and size beside a floor; W=words picks scenarios (bench/README.md)
 	@scripts/setup dev

@@ -6,12 +6,19 @@ import pytest
 
 from retinue.subagent.supervisor import Supervisor
 from retinue.testing.schedules import Scenario, World, explore_schedules, replay_schedule
+from retinue.testing.schedules.explore import COUNT
 from retinue.testing.script import call, calls, text
 from tests.testing.schedules.broken import Hasty, Sleepy, supervised_by, waiting_too_late
 from tests.testing.schedules.stage import ROOT, Delegation, below, of, plays, quiet, root, stage
 
 WITHIN = 300
 MESSAGES = 5
+
+
+@pytest.fixture(autouse=True)
+def own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests say themselves which seeds they look at."""
+    monkeypatch.delenv(COUNT, raising=False)
 
 
 def found(scenario: Scenario, check: Scenario | None = None) -> str:

@@ -15,11 +15,19 @@ import pytest
 from retinue.errors import StoreFailure
 from retinue.testing.host import start_agent
 from retinue.testing.schedules import World, explore_schedules, replay_schedule
+from retinue.testing.schedules.explore import COUNT
 from retinue.testing.schedules.schedule import Schedule
 from retinue.testing.script import call, calls, text
 from tests.house.checkout import ROOT as CHECKOUT
 from tests.testing.schedules.scenarios import interrupt_and_settlement, tasks_and_suspension
 from tests.testing.schedules.stage import plays, quiet, root, stage
+
+
+@pytest.fixture(autouse=True)
+def own_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests say themselves which seeds they look at."""
+    monkeypatch.delenv(COUNT, raising=False)
+
 
 ORDERS: list[tuple[str, ...]] = []
 
@@ -67,9 +75,9 @@ def test_a_seed_replays_the_same_decisions_in_another_process() -> None:
 
 
 def test_the_variable_names_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RETINUE_SCHEDULES", "7")
+    monkeypatch.setenv(COUNT, "7")
     assert explore_schedules(three, seeds=100).schedules == 7
-    monkeypatch.setenv("RETINUE_SCHEDULES", "@4")
+    monkeypatch.setenv(COUNT, "@4")
     assert explore_schedules(three, seeds=100).schedules == 1
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import anyio
@@ -95,7 +96,7 @@ def _run(scenario: Scenario, schedule: Schedule, check: Scenario | None, errors_
     waiting: list[str] = []
     try:
         with no_errors(errors_logged):
-            run_under(schedule, lambda: _main(scenario, schedule, check, waiting))
+            run_under(schedule, partial(_main, scenario, schedule, check, waiting))
     except Exception as error:  # whatever it is: it becomes the finding, with the seed that shows it
         if schedule.why_stuck is None:
             return _only(error)

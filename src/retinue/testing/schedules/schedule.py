@@ -15,12 +15,9 @@ import anyio
 
 __all__ = ["Completion", "Schedule", "Stuck"]
 
-TIME = "time"
-"""Who completes when a timer does."""
-
 _LATE_S = 1.0
 """No timer goes off while something waits for longer than this: deadlines are for what hangs, not for what is slow."""
-_ENDLESS_S = 3600.0
+_ENDLESS_S = 6 * 3600.0
 """After so long with nothing but timers, nothing else will come."""
 _MAX_DECISIONS = 20_000
 _MAX_ROUNDS = 200_000
@@ -157,7 +154,7 @@ class Schedule:
     def _pass(self, timer_s: float) -> None:
         self._now_s += timer_s
         if self._pending:
-            self.trace.append(f"{TIME}: {timer_s:g} s pass")
+            self.trace.append(f"time: {timer_s:g} s pass")
 
     def _sorted(self) -> list[Completion]:
         """By name, so that a choice does not depend on what came first within one round."""

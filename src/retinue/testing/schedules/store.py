@@ -106,7 +106,11 @@ class ScheduledStore:
 
     def begin_sync(self, done: Callable[[Exception | None], None]) -> None:
         """See SessionStore."""
-        self.inner.begin_sync(lambda error: self._schedule.defer("store", "sync", lambda: done(error)) and None)
+
+        def synced(error: Exception | None) -> None:
+            self._schedule.defer("store", "sync", lambda: done(error))
+
+        self.inner.begin_sync(synced)
 
     async def read(self, session_id: SessionId) -> StoredSession:
         """See SessionStore."""
