@@ -51,8 +51,7 @@ async def running(
         cwd=project,
         home=tmp_path / "home",
         settings=settings,
-        environ={},
-        **options,
+        **{"environ": {}, **options},
     ) as app:
         yield app
 
@@ -105,10 +104,11 @@ async def test_a_servers_failure_is_a_result_and_wrong_arguments_never_reach_it(
 
 
 async def test_a_server_sees_what_is_named_for_it_and_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
-    monkeypatch.setenv("MY_TOKEN", "token-for-it")
+    environ = {"OPENAI_API_KEY": "sk-0123456789", "MY_TOKEN": "token-for-it"}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
     server = program("plain", env={"GIVEN": "${MY_TOKEN}", "OTHER": "${UNSET_ONE:-fallback}"})
-    async with running(tmp_path, {"plain": server}) as app:
+    async with running(tmp_path, {"plain": server}, environ=environ) as app:
         seen = [
             words(await ask(app, "mcp__plain__variable", name=name))
             for name in ("GIVEN", "OTHER", "OPENAI_API_KEY", "MY_TOKEN")

@@ -84,7 +84,7 @@ def test_read_only_writes_nothing_and_runs_nothing(caller: StubCaller) -> None:
     permissions = Permissions("read-only")
     assert permissions.check_read(caller, "/etc/passwd") == Path("/etc/passwd").resolve()
     assert "'read-only'" in _denied(permissions.check_write, caller, "x")
-    assert "without a sandbox" in _denied(permissions.check_command, caller)
+    assert "there is no sandbox" in _denied(permissions.check_command, caller)
 
 
 def test_full_access_writes_everywhere_but_in_the_home(caller: StubCaller, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def test_a_killed_background_command_is_gone_with_its_whole_group(tmp_path
     model = ScriptedModel()
     model.script(
         "R",
-        calls(call("bash", command="sleep 1000 & echo $$ > pid; wait", run_in_background=True)),
+        calls(call("bash", command=f"bash -c 'sleep 1000' {tmp_path}/mark & echo > pid; wait", run_in_background=True)),
         calls(call("bash", command="until [ -s pid ]; do :; done; cat pid")),
         calls(call("task_kill", task_id="bash-1", reason="not needed")),
         calls(call("task_output", task_id="bash-1", wait=True)),
@@ -59,15 +59,14 @@ async def test_a_killed_background_command_is_gone_with_its_whole_group(tmp_path
         await agent.follow_up("go").wait()
         await quiet(app, agent)
         assert "[status: killed" in result(model.requests("R")[4])
-        group = int((tmp_path / "pid").read_text())
-        assert not is_alive(group)
+        assert not runs(f"{tmp_path}/mark")
 
 
 async def test_the_end_of_its_agent_ends_a_background_command(tmp_path: Path) -> None:
     model = ScriptedModel()
     model.script(
         "R",
-        calls(call("bash", command="echo $$ > pid; sleep 1000", run_in_background=True)),
+        calls(call("bash", command=f"bash -c 'echo > pid; sleep 1000' {tmp_path}/mark", run_in_background=True)),
         calls(call("bash", command="until [ -s pid ]; do :; done")),
         text("left it running"),
     )
@@ -75,19 +74,17 @@ async def test_the_end_of_its_agent_ends_a_background_command(tmp_path: Path) ->
         agent = await app.agent(label="R")
         await agent.follow_up("go").wait()
         await agent.wait_idle()
-        group = int((tmp_path / "pid").read_text())
-        assert is_alive(group)
+        assert runs(f"{tmp_path}/mark")
         await app.close(agent)
-        assert not is_alive(group)
+        assert not runs(f"{tmp_path}/mark")
 
 
-def is_alive(group: int) -> bool:
-    """A process of the group runs. One that has ended and waits for whoever inherited it to notice does not count."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+def runs(words: str) -> bool:
+    """A process with that in its command line runs, in whichever namespace."""
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            state, _, process_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if words.encode() in line.read_bytes():
+                return True
         except OSError:
             continue
-        if int(process_group) == group and state not in "ZX":
-            return True
     return False

@@ -30,6 +30,7 @@ __all__ = ["PLUGINS", "build", "make_client", "model_options", "secrets_of"]
 
 PLUGINS = (
     "permissions",
+    "sandbox",
     "output",
     "instructions",
     "skills",
@@ -92,6 +93,7 @@ async def build(
         options=model_options(config),
         cwd=cwd,
         home=home_of(config, environ),
+        environ=environ,
         width=config.max_parallel_tools,
         on_interrupt=config.recovery.on_interrupt,
         secrets=secrets_of(environ),

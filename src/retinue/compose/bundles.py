@@ -16,6 +16,7 @@ BUNDLES: Mapping[str, Mapping[str, Any]] = {
         ),
         "plugins": {
             "permissions": {},
+            "sandbox": {},
             "output": {},
             "instructions": {},
             "skills": {},

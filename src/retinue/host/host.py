@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,8 @@ class HostOptions:
     """Absolute working folder of agents that name none; the process's if None."""
     home: Path | None = None
     """Folder for what is kept outside the store, such as long outputs; None = nothing is kept."""
+    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Environment variables that plugins may look at."""
     width: int = 10
     on_interrupt: Literal["continue", "settle"] = "continue"
     """What becomes of children that the end of a process caught in a turn, once their tree is resumed."""

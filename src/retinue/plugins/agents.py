@@ -8,7 +8,6 @@ programs put there are passed over; a file that cannot be used is logged and lef
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -115,7 +114,7 @@ class AgentFile:
 async def plugin(host: Host, config: AgentsConfig) -> AsyncGenerator[None]:
     """Agents whose folder has agent files can delegate to them. Raises: MissingSeam without delegation."""
     backends = host.require(BACKENDS, needed_by="agents")
-    found = Found(lambda cwd: find_agents(cwd, os.environ, config))
+    found = Found(lambda cwd: find_agents(cwd, host.options.environ, config))
 
     async def offer(agent: Agent) -> None:
         files = await found.of(agent)

@@ -5,7 +5,6 @@ Read when an agent is set up, and part of its prompt from then on. Files further
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,7 +42,7 @@ OPTIONS = InstructionsConfig
 async def plugin(host: Host, config: InstructionsConfig) -> AsyncGenerator[None]:
     """Agents are told what the files say."""
 
-    found = Found(lambda cwd: instructions(cwd, os.environ, config))
+    found = Found(lambda cwd: instructions(cwd, host.options.environ, config))
 
     async def read(agent: Agent) -> None:
         text = await found.of(agent)

@@ -2,8 +2,8 @@
 
 | preset | read files | write files | run commands |
 |---|---|---|---|
-| `read-only` | everywhere | nowhere | refused: nothing here keeps a command from writing |
-| `workspace-write` | everywhere | inside the agent's folder | yes, **not confined** without a sandbox |
+| `read-only` | everywhere | nowhere | confined; refused without a sandbox, since nothing keeps them from writing |
+| `workspace-write` | everywhere | inside the agent's folder | confined; **not confined** without a sandbox |
 | `full-access` | everywhere | everywhere | yes, not confined |
 
 Under every preset, Retinue's own home, the key files it was told of and the kernel's view of processes stay closed to
@@ -175,22 +175,34 @@ class Permissions:
                     self._deny(caller, f"writing {real}", "what is in `.git` is changed by git commands only")
                 return real
 
-    def check_command(self, caller: Caller) -> None:
-        """`caller` may run commands. Raises: ToolFailure `PERMISSION_DENIED`.
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """Folders that `workspace-write` may change besides the agent's own."""
+        return self._writable
 
-        Warns once per host when commands run under `workspace-write`, since nothing confines them.
+    @property
+    def closed(self) -> tuple[Path, ...]:
+        """Files and folders that are closed to all agents, as far as they are known by name."""
+        return (*([self._home] if self._home else []), *self._secrets)
+
+    def check_command(self, caller: Caller, *, why_unconfined: str = "there is no sandbox") -> None:
+        """`caller` may run commands unconfined. Raises: ToolFailure `PERMISSION_DENIED`.
+
+        `why_unconfined` says why nothing confines them. Warns once per host when commands run so under
+        `workspace-write`.
         """
         match self.preset(caller.id):
             case "read-only":
-                reason = "commands are refused, since without a sandbox nothing keeps them from writing"
+                reason = f"commands are refused, since nothing keeps them from writing: {why_unconfined}"
                 self._deny(caller, "running a command", f"{reason}; use the tools that read and search files")
             case "workspace-write":
                 if not self._warned:
                     self._warned = True
                     _log.warning(
-                        "commands of agents are NOT CONFINED: there is no sandbox, so with the permission "
-                        "'workspace-write' only the file tools are kept inside the working folder; a command can read "
-                        "and write whatever your user can. Use 'read-only' to refuse commands."
+                        "commands of agents are NOT CONFINED: %s. With the permission 'workspace-write' only the file "
+                        "tools are kept inside the working folder; a command can read and write whatever your user "
+                        "can. Use 'read-only' to refuse commands.",
+                        why_unconfined,
                     )
             case "full-access":
                 pass
@@ -205,7 +217,7 @@ class Permissions:
 
     def closed_paths(self) -> list[Path]:
         """Real paths that a search leaves out when it comes across them, files and folders."""
-        return [path.resolve() for path in (*([self._home] if self._home else []), *self._secrets, Path("/proc"))]
+        return [path.resolve() for path in (*self.closed, Path("/proc"))]
 
     def _closed(self, real: Path, *, writing: bool = False) -> str:
         """Why nobody may touch `real`, or an empty string."""

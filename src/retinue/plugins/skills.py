@@ -8,7 +8,6 @@ something, and other files of the folder are read when the text says so. Looked 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -59,7 +58,7 @@ class Skill:
 async def plugin(host: Host, config: SkillsConfig) -> AsyncGenerator[None]:
     """Agents whose folder has skills see them and can load them; others see nothing."""
 
-    found = Found(lambda cwd: find_skills(cwd, os.environ, config))
+    found = Found(lambda cwd: find_skills(cwd, host.options.environ, config))
 
     async def offer(agent: Agent) -> None:
         skills = await found.of(agent)

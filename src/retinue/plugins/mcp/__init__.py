@@ -8,7 +8,6 @@ be called that the configuration calls reading.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 
@@ -50,7 +49,9 @@ async def plugin(host: Host, config: MCPConfig) -> AsyncGenerator[None]:
     given = dict(config.mcp_servers)
     if config.file is not None and folder is not None:
         given |= await to_thread.run_sync(read_servers, folder / config.file)
-    servers = {name: resolved(name, server, os.environ) for name, server in given.items() if not server.disabled}
+    servers = {
+        name: resolved(name, server, host.options.environ) for name, server in given.items() if not server.disabled
+    }
     if not servers:
         yield
         return

@@ -1,8 +1,7 @@
 """Running commands: the tool `bash`.
 
-A command runs in a process group of its own with an environment that holds no keys, and is ended as a whole. Nothing
-here confines it: under the permission `workspace-write` a command can do whatever the user can; a sandbox is another
-plugin.
+A command runs in a process group of its own with an environment that holds no keys, and is ended as a whole. What
+confines it is the plugin `sandbox`; without one, and with `full-access`, it can do whatever the user can.
 """
 
 from __future__ import annotations
@@ -26,16 +25,17 @@ from retinue.errors import BadInput, ToolFailure
 from retinue.host.host import Host
 from retinue.model.content import Text
 from retinue.plugins.permissions import PERMISSIONS, Permissions
+from retinue.plugins.sandbox import SANDBOX, Sandbox
 from retinue.plugins.shell.background import start_background
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.environment import command_environment
 from retinue.plugins.shell.process import CommandRun, start_command
 from retinue.plugins.shell.running import Running
-from retinue.prompt.sections import Section
+from retinue.prompt.sections import AssemblyContext, Section
 from retinue.tasks.runtime import TASKS, Tasks
 from retinue.tools.function import tool
 from retinue.tools.output import spill_path
-from retinue.tools.tool import Tool, ToolContext, ToolResult
+from retinue.tools.tool import Caller, Tool, ToolContext, ToolResult
 
 __all__ = ["OPTIONS", "ShellConfig", "plugin", "sections", "shell_tools"]
 
@@ -70,11 +70,12 @@ async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
         max_timeout_s=config.max_timeout_s,
         pass_env=config.pass_env,
         tasks=host.find(TASKS),
+        sandbox=host.find(SANDBOX),
     )
     with ExitStack() as stack:
         for made in tools:
             stack.enter_context(host.tools.add(made))
-        for section in sections():
+        for section in sections(host.find(SANDBOX)):
             stack.enter_context(host.prompt.add(section))
         yield
 
@@ -95,11 +96,13 @@ def shell_tools(
     tasks: Tasks | None = None,
     secrets: Sequence[str] = (),
     running: Running | None = None,
+    sandbox: Sandbox | None = None,
 ) -> list[Tool]:
     """`bash` within `permissions`. Long output is kept below the folder `spill`. Background runs need `tasks`.
 
     `timeout_s` is the bound of a call that names none, `max_timeout_s` the largest it may name; `pass_env` names
-    further environment variables for commands; `secrets` are taken out of output; `running` knows what runs.
+    further environment variables for commands; `secrets` are taken out of output; `running` knows what runs; `sandbox`
+    confines.
 
     Raises: BadInput for bounds that make no sense; ConfigError for a provider's key.
     """
@@ -128,13 +131,13 @@ def shell_tools(
         """
         if ctx.caller is None:
             raise ToolFailure("NO_CALLER", "bash needs a calling agent")
-        permissions.check_command(ctx.caller)
+        line = await _permitted((*argv, command), ctx.caller, permissions, sandbox)
         if timeout_s > max_timeout_s:
             raise ToolFailure("INVALID_ARGS", f"timeout_s: at most {max_timeout_s:g}, got {timeout_s:g}")
         if run_in_background:
             return await _in_background(
                 ctx,
-                (*argv, command),
+                line,
                 label=description or command,
                 passed=passed,
                 spill=spill,
@@ -145,7 +148,7 @@ def shell_tools(
         output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key), secrets)
         try:
             run = await start_command(
-                (*argv, command),
+                line,
                 cwd=ctx.caller.cwd,
                 env=command_environment(os.environ, passed=passed),
                 output=output,
@@ -158,6 +161,19 @@ def shell_tools(
         return _result(run, timeout_s if bound.cancelled_caught else None, description)
 
     return [bash]
+
+
+async def _permitted(
+    argv: tuple[str, ...], caller: Caller, permissions: Permissions, sandbox: Sandbox | None
+) -> tuple[str, ...]:
+    """What to run for the command: confined where something can do that. Raises: ToolFailure if it may not run."""
+    preset = permissions.preset(caller.id)
+    if sandbox is not None and preset != "full-access":
+        confined = await sandbox.confine(argv, caller, preset)
+        if confined is not None:
+            return confined
+    permissions.check_command(caller, why_unconfined="there is no sandbox" if sandbox is None else sandbox.why_not)
+    return argv
 
 
 async def _in_background(
@@ -226,9 +242,14 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
-def sections() -> list[Section]:
+def sections(sandbox: Sandbox | None = None) -> list[Section]:
     """Guidance for `bash`, shown while it is visible. Source: behaviour SP-07 for the order."""
-    return [Section(name="tool:bash", order=105, text=_BASH, tool="bash")]
+
+    def text(_: AssemblyContext) -> str:
+        confined = "" if sandbox is None else sandbox.describes
+        return f"{_BASH} {confined}".rstrip()
+
+    return [Section(name="tool:bash", order=105, text=text, tool="bash")]
 
 
 _BASH = """\

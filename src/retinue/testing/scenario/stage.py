@@ -78,7 +78,9 @@ class Stage:
             file.write_bytes(msgspec.yaml.encode(form.config))
         overrides = Overrides(config_file=file, home=str(self.home), model=model, base_url=base_url)
         config = load_config(overrides, cwd=self.work, environ=self.environ)
-        return config if config.model is not None else msgspec.structs.replace(config, model=MODEL)
+        # What confines commands is the machine's, and what agents are told of it would differ from one to the other.
+        plugins = {**config.plugins, "sandbox": None}
+        return msgspec.structs.replace(config, model=config.model or MODEL, plugins=plugins)
 
     @property
     def provider(self) -> str:
