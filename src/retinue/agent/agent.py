@@ -15,11 +15,12 @@ from typing import Any, Literal, TypeVar
 import anyio
 from msgspec.structs import replace
 
+from retinue.agent.control import heed, stoppable
 from retinue.agent.conversation import Conversation
 from retinue.agent.environment import AgentOptions, Environment
 from retinue.agent.loop import run_turn
 from retinue.agent.phase import Cause, Idle, Maintenance, Opening, Phase, Running
-from retinue.agent.signals import AgentFailed, MessageDiscarded, MessageInserted, StatusChanged
+from retinue.agent.signals import AgentFailed, MessageDiscarded, MessageInserted, StatusChanged, Stopped
 from retinue.base.bus import Bus
 from retinue.base.ids import MessageId, SessionId, new_message_id
 from retinue.errors import AgentBusy, AgentClosing, BadInput, RetinueError, StoreFailure
@@ -189,16 +190,19 @@ class Agent:
 
     # Stopping
 
-    def cancel(self, cause: Cause | None = None, *, keep_mailbox: bool = False) -> None:
+    def cancel(
+        self, cause: Cause | None = None, *, keep_mailbox: bool = False, before: PendingRow | None = None
+    ) -> None:
         """The current activity ends as soon as it can; on an idle agent nothing is aborted.
 
         Without `keep_mailbox` pending messages of users and parents are withdrawn, and the rest waits quietly for the
-        next turn. With it they are parked when the turn has ended. The first cause wins. Source: behaviour IN-33..38.
+        next turn. With it they are parked when the turn has ended. What was sent later than `before` is not withdrawn.
+        The first cause wins. Source: behaviour IN-33..38.
         """
         phase = self._phase
         try:
             if not keep_mailbox and self.session.failure is None:
-                self._clear()
+                self._clear(before)
         finally:
             if not keep_mailbox and not isinstance(phase, Idle):
                 phase.wake = False
@@ -207,13 +211,30 @@ class Agent:
             if isinstance(phase, Running | Maintenance):
                 phase.cancel(cause or Cause("user"))
 
-    def _clear(self) -> None:
+    def _clear(self, before: PendingRow | None) -> None:
+        tx = self.transaction()
+        tx.withdraw(self.session, [row.id for row in stoppable(self.session, before)], "stopped")
+        self._hush(tx)
+        tx.submit()
+
+    def _hush(self, tx: Transaction) -> None:
         mailbox = self.session.mailbox
         rows = (*mailbox.next_step, *mailbox.next_turn)
-        tx = self.transaction()
-        tx.withdraw(self.session, [row.id for row in rows if is_instruction(row.delivery)], "stopped")
         tx.hush(self.session, [row for row in rows if not is_instruction(row.delivery) and row.delivery.wake])
-        tx.submit()
+
+    def stopped(self) -> None:
+        """A stop is over: its rows are answered, and what came meanwhile starts a turn if a user or the parent sent it.
+
+        Part of obeying a stop. Raises: the failure of a dropped session; then the rows stay as they are.
+        """
+        if self.session.mailbox.is_stopping and self.environment.sessions.live(self.id) is self.session:
+            tx = self.transaction()
+            self._hush(tx)
+            tx.answer(self.session, "stop", self.session.turns.last)
+            tx.submit()
+            if isinstance(self._phase, Idle) and self.session.mailbox.is_runnable:
+                self._wake()
+        self.bus.publish(Stopped(self))
 
     async def wait_idle(self) -> None:
         """No turn and no maintenance is active, also none that began meanwhile. Identifies no particular message."""
@@ -261,14 +282,19 @@ class Agent:
         """The agent is published: it may run, and does if its session owes work."""
         phase = self._phase
         assert isinstance(phase, Opening)
+        controls = self.session.mailbox.all_controls
         if self.session.turns.open is not None:
             self._enter(Idle())
             self._wake()
+            heed(self, controls)  # before the turn that goes on can do anything
         else:
+            heed(self, controls)
             self._rest(wake=phase.wake)
 
     def _wake(self) -> None:
         if self._closing or self.session.failure is not None:
+            return
+        if self.session.mailbox.is_stopping and self.session.turns.open is None:
             return
         self._enter(Running())
         self.environment.start(self._drive)
@@ -282,7 +308,9 @@ class Agent:
                 end = await run_turn(self, run)
                 mailbox = self.session.mailbox
                 goes_on = end.reason not in ("aborted", "error") and mailbox.has_input
-                if self._closing or not (goes_on or mailbox.is_runnable or (run.wake and mailbox.has_input)):
+                if self._closing or mailbox.is_stopping:
+                    break
+                if not (goes_on or mailbox.is_runnable or (run.wake and mailbox.has_input)):
                     break
                 self._phase = Running()
         except RetinueError as error:
@@ -319,7 +347,11 @@ class Agent:
         return delivery
 
     def delivered(self, delivery: Delivery) -> None:
-        """The delivery is in the mailbox: listeners know, and the agent runs if it should."""
+        """The delivery is in the mailbox: listeners know, and the agent runs if it should. A control row is obeyed."""
+        if delivery.is_control:
+            row = self.session.mailbox.get(delivery.id)
+            heed(self, () if row is None else (row,))
+            return
         phase = self._phase
         was_aborted = isinstance(phase, Running) and phase.cause is not None
         self.bus.publish(MessageInserted(self, delivery))
@@ -335,7 +367,8 @@ class Agent:
     def discarded(self, rows: Sequence[PendingRow], reason: str) -> None:
         """Listeners know that these rows will never be read."""
         for row in rows:
-            self.bus.publish(MessageDiscarded(self, row, reason))
+            if not row.delivery.is_control:
+                self.bus.publish(MessageDiscarded(self, row, reason))
 
     def failed(self, error: RetinueError) -> None:
         """The session was dropped: what runs is stopped and nothing more is written."""

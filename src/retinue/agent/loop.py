@@ -219,6 +219,7 @@ class _Turn:
             payloads.append(TurnStart(self.number))
         elif turn.step is not None:
             payloads.extend(self.rest_of_step(turn.step))
+        tx.answer(self.session, "interrupt", self.number)
         if end.reason in ("aborted", "error") and not self.run.resumes:
             end = _with_parked(end, tx.park(self.session))
         tx.append(self.session, *payloads, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
@@ -25,6 +26,8 @@ __all__ = [
     "SessionStarted",
     "StartSource",
     "StatusChanged",
+    "StopAsked",
+    "Stopped",
 ]
 
 StartSource: TypeAlias = Literal["startup", "resume", "clear", "compact"]
@@ -86,6 +89,22 @@ class MessageClaimed(Struct, frozen=True):
     agent: Agent
     delivery: Delivery
     turn: int
+
+
+class StopAsked(Struct, frozen=True):
+    """The agent and everything below it shall end. Whoever keeps something below it ends that now.
+
+    What takes longer adds a wait for its end: the stop is over after all of them, and nothing starts before.
+    """
+
+    agent: Agent
+    waits: list[Callable[[], Awaitable[None]]]
+
+
+class Stopped(Struct, frozen=True):
+    """A stop of the agent is over: it may start again."""
+
+    agent: Agent
 
 
 class ChunkArrived(Struct, frozen=True):

@@ -243,6 +243,7 @@ async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> 
             host.drivers = drivers
             drivers.on_end = host.agents.close_admission
             drivers.group.start_soon(host.sessions.keep_leases)
+            drivers.group.start_soon(host.sessions.keep_looking)
             try:
                 yield host
             except Exception as error:

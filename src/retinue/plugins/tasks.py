@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from retinue.agent.signals import MessageClaimed
+from retinue.agent.signals import MessageClaimed, StopAsked
 from retinue.host.host import Host
 from retinue.prompt.sections import Section
 from retinue.tasks.notices import MAX_WAKES, Notices
@@ -54,6 +54,7 @@ async def plugin(host: Host, config: TasksConfig) -> AsyncGenerator[None]:
         for made in task_tools(tasks, default_wait_ms=config.default_wait_ms):
             stack.enter_context(host.tools.add(made))
         stack.enter_context(host.bus.on(MessageClaimed, notices.on_claimed))
+        stack.enter_context(host.bus.on(StopAsked, lambda event: tasks.kill_all(event.agent, "it was stopped")))
         stack.enter_context(host.agents.on_setup(notices.write_deaths))
         try:
             yield

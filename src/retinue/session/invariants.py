@@ -325,7 +325,7 @@ class _Log:
                 self._row(
                     seq, "claimed-by-turn", f"message {id!r} is claimed by turn {row.turn}, but is in turn {turn}"
                 )
-            elif seq is None and row.turn == self.turn:
+            elif seq is None and row.turn == self.turn and not row.delivery.is_control:
                 self._row(None, "claimed-enters", f"message {id!r} is claimed by turn {row.turn}, but never entered it")
 
     def _row(self, seq: int | None, rule: str, text: str) -> None:

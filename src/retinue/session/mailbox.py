@@ -1,5 +1,7 @@
 """The pending messages of one session: two ordered lists and the rules of claiming from them.
 
+Control rows are kept beside the lists: they are no messages, and nothing here counts them as such.
+
 Pure memory: what is durable is decided by the batch that goes with each change. Nothing here waits or wakes.
 """
 
@@ -11,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from retinue.base.ids import MessageId
-from retinue.session.rows import Delivery, StoredRow
+from retinue.session.rows import Delivery, Kind, StoredRow
 
 __all__ = ["Mailbox", "PendingRow", "is_instruction"]
 
@@ -40,12 +42,13 @@ class PendingRow(Struct, eq=False):
 class Mailbox:
     """The two lists, in order. A message is in at most one of: a list, a reservation."""
 
-    __slots__ = ("_by_id", "_next_step", "_next_turn", "_reserved")
+    __slots__ = ("_by_id", "_controls", "_next_step", "_next_turn", "_reserved")
 
     def __init__(self, rows: Iterable[StoredRow] = ()) -> None:
         self._by_id: dict[MessageId, PendingRow] = {}
         self._next_step: list[PendingRow] = []
         self._next_turn: list[PendingRow] = []
+        self._controls: list[PendingRow] = []
         self._reserved: dict[MessageId, PendingRow] = {}
         for row in rows:
             self.add(row.delivery, order=row.order, parked=row.parked)
@@ -59,6 +62,20 @@ class Mailbox:
     def next_turn(self) -> tuple[PendingRow, ...]:
         """Pending rows for turns of their own, in order."""
         return tuple(self._next_turn)
+
+    @property
+    def all_controls(self) -> tuple[PendingRow, ...]:
+        """Control rows that nobody has answered, in order."""
+        return tuple(self._controls)
+
+    def controls(self, kind: Kind) -> tuple[PendingRow, ...]:
+        """Those of one kind."""
+        return tuple(row for row in self._controls if row.delivery.kind == kind)
+
+    @property
+    def is_stopping(self) -> bool:
+        """A stop is not over yet: until it is, nothing of the session starts."""
+        return bool(self._controls) and bool(self.controls("stop"))
 
     def __len__(self) -> int:
         return len(self._next_step) + len(self._next_turn)
@@ -74,7 +91,7 @@ class Mailbox:
     @property
     def has_input(self) -> bool:
         """Something is pending that is not parked."""
-        return any(not row.parked for row in self._by_id.values())
+        return any(not row.parked for row in (*self._next_step, *self._next_turn))
 
     def get(self, id: MessageId) -> PendingRow | None:
         """The pending row, unless it is reserved or gone."""
@@ -106,6 +123,8 @@ class Mailbox:
             self._sort(rows)
 
     def _list(self, delivery: Delivery) -> list[PendingRow]:
+        if delivery.is_control:
+            return self._controls
         return self._next_step if delivery.target == "next-step" else self._next_turn
 
     @staticmethod
@@ -143,9 +162,10 @@ class Mailbox:
         self._list(row.delivery).remove(row)
 
     def claimed(self, rows: Iterable[PendingRow]) -> None:
-        """The reservation became part of a turn."""
+        """The rows, which are reserved or are control rows, became part of a turn."""
         for row in rows:
-            self._reserved.pop(row.id, None)
+            if self._reserved.pop(row.id, None) is None and self._by_id.get(row.id) is row:
+                self._drop(row)
 
     def withdraw(self, ids: Iterable[MessageId]) -> tuple[PendingRow, ...]:
         """Those of `ids` that were still pending are gone; they are the answer."""
@@ -209,4 +229,4 @@ def _is_notice(row: PendingRow) -> bool:
 
 def is_instruction(delivery: Delivery) -> bool:
     """The message comes from the user or the parent: such are parked after an interrupt, and resume a parked queue."""
-    return delivery.message.source.kind in _INSTRUCTIONS
+    return not delivery.is_control and delivery.message.source.kind in _INSTRUCTIONS

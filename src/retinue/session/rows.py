@@ -19,6 +19,7 @@ __all__ = [
     "Delivery",
     "Hush",
     "Insert",
+    "Kind",
     "Op",
     "Park",
     "Replace",
@@ -30,12 +31,16 @@ __all__ = [
     "Withdraw",
 ]
 
+Kind: TypeAlias = Literal["message", "interrupt", "stop"]
 Target: TypeAlias = Literal["next-turn", "next-step"]
 RowState: TypeAlias = Literal["pending", "claimed", "withdrawn"]
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
-    """One message on its way to one session. Its id is the message's."""
+    """One message on its way to one session. Its id is the message's.
+
+    A control row, of kind `interrupt` or `stop`, is no message: it says nothing, wakes nobody, and no model reads it.
+    """
 
     session_id: SessionId
     message: UserMessage
@@ -45,11 +50,20 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """Epoch milliseconds."""
     usage: Usage | None = None
     """What the sender has used, where the message is a settlement."""
+    kind: Kind = "message"
+    log_length: int = 0
+    """Of a control row: how long the session's log was when it was asked. What began later and what had ended before
+    are not meant; if what is meant has ended, the row is moot."""
 
     @property
     def id(self) -> MessageId:
         """The identity of the delivery, from creation to the log."""
         return self.message.id
+
+    @property
+    def is_control(self) -> bool:
+        """It is an order to the runtime and no message."""
+        return self.kind != "message"
 
 
 class StoredRow(Struct, frozen=True, kw_only=True):
@@ -63,6 +77,11 @@ class StoredRow(Struct, frozen=True, kw_only=True):
     """The turn that claimed it."""
     reason: str | None = None
     """Why it was withdrawn."""
+
+    @property
+    def is_due(self) -> bool:
+        """A message that may start a turn, or a control row."""
+        return self.delivery.is_control or (self.delivery.wake and not self.parked)
 
 
 class Create(Struct, frozen=True):
@@ -82,8 +101,8 @@ class Append(Struct, frozen=True):
 class Insert(Struct, frozen=True):
     """A row joins its mailbox behind (or, `prepend`ed, before) all others.
 
-    The same id with an equal message in the same session changes nothing; with another it refuses the batch. A session
-    that does not exist takes nothing, and the commit says so.
+    The same id with an equal message of the same kind in the same session changes nothing; with another it refuses the
+    batch. A session that does not exist takes nothing, and the commit says so.
     """
 
     delivery: Delivery

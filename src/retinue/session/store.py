@@ -16,7 +16,7 @@ from retinue.session.events import Event, SessionHeader
 from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, Committed, StoredRow
 
-__all__ = ["Lease", "Outcome", "SessionStore", "SessionSummary", "StoreBusy", "StoredSession"]
+__all__ = ["Arrivals", "Lease", "Outcome", "SessionStore", "SessionSummary", "StoreBusy", "StoredSession"]
 
 
 class StoreBusy(Exception):
@@ -56,6 +56,13 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     """Epoch milliseconds; the creation time of an empty log."""
     open_turn: int | None
     pending: int
+
+
+class Arrivals(Struct, frozen=True):
+    """Pending rows, in the order in which they were stored, and the version of the store that was looked at."""
+
+    rows: tuple[StoredRow, ...]
+    version: int
 
 
 Outcome: TypeAlias = Committed | Exception
@@ -124,6 +131,25 @@ class SessionStore(Protocol):
         A row is runnable if it is pending, wakes and is not parked.
         In the order of their creation, so a parent comes before its children.
         """
+        ...
+
+    async def arrivals(self, roots: Sequence[SessionId], seen: int | None) -> Arrivals:
+        """All pending rows of these trees; or none, if no other process has written since the version `seen`.
+
+        So it is nearly free while nobody else writes. A row that cannot be decoded is left out; it fails whoever loads
+        its session.
+        """
+        ...
+
+    def listen(self, heard: Callable[[], None]) -> bool:
+        """`heard` is called on the loop whenever another process rings, until the store is closed.
+
+        False if nobody can ring here: then look at `arrivals` more often. A ring carries nothing, and may be lost.
+        """
+        ...
+
+    async def ring(self, root: SessionId) -> str | None:
+        """Whoever drives the tree knows that it should look; the answer says who that is. None: nobody alive does."""
         ...
 
     async def acquire(self, root: SessionId) -> Lease:

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
 import anyio
 
 from retinue.base.clock import Clock
-from retinue.base.ids import SessionId
+from retinue.base.ids import MessageId, SessionId
 from retinue.base.scope import Undo
 from retinue.errors import AlreadyExists, RetinueError, SessionNotFound
 from retinue.session.events import EndSeed, Event, Payload, SessionHeader
-from retinue.session.rows import Batch, Insert, Unpark
+from retinue.session.mailbox import is_instruction
+from retinue.session.rows import Batch, Claim, Committed, Delivery, Insert, Op, Replace, StoredRow, Unpark, Withdraw
 from retinue.session.session import Hold, Observer, Session
-from retinue.session.store import SessionStore, StoreBusy
+from retinue.session.store import Outcome, SessionStore, StoreBusy
 from retinue.session.transaction import Receipt, Transaction
 from retinue.session.writer import Durability, Writer
 
-__all__ = ["LEASE_RENEWAL_S", "Sessions"]
+__all__ = ["LEASE_RENEWAL_S", "LOOK_S", "OnArrival", "Sessions"]
+
+OnArrival: TypeAlias = Callable[[Delivery], None]
+"""Called with what is to be read now, or obeyed, by a session of a held tree that is not loaded here."""
 
 _log = logging.getLogger("retinue")
 
 LEASE_RENEWAL_S = 5.0
 """How often a process confirms its leases; well below half a term, so one missed renewal does no harm."""
+
+LOOK_S, DEAF_LOOK_S = 0.9, 0.1
+"""How often a process looks by itself for what others have sent, and how often if nobody can ring it."""
 
 
 class Sessions:
@@ -37,6 +45,9 @@ class Sessions:
         self._holds: dict[SessionId, Hold] = {}
         self._acquiring: dict[SessionId, anyio.Lock] = {}
         self._observers: dict[bool, tuple[Observer, ...]] = {False: (), True: ()}
+        self._on_arrival: tuple[OnArrival, ...] = ()
+        self._seen: int | None = None
+        """The version of the store at the last look."""
 
     def __iter__(self):
         return iter(tuple(self._live.values()))
@@ -186,6 +197,101 @@ class Sessions:
             except (RetinueError, StoreBusy) as error:
                 _log.warning("leases could not be renewed, trying again in %.0f s: %s", LEASE_RENEWAL_S, error)
 
+    # What others send
+
+    def on_arrival(self, listener: OnArrival) -> Undo:
+        """`listener` hears of what others send to sessions of held trees that are not loaded."""
+        self._on_arrival = (*self._on_arrival, listener)
+
+        def undo() -> None:
+            self._on_arrival = tuple(x for x in self._on_arrival if x is not listener)
+
+        return Undo(undo)
+
+    def holds(self, root: SessionId) -> bool:
+        """This process drives the tree, as far as it knows."""
+        hold = self._holds.get(root)
+        return hold is not None and not hold.lost
+
+    def post(self, delivery: Delivery) -> Receipt:
+        """The delivery is stored, and only then in the mailbox of its session, as if another process had sent it.
+
+        So it may go to any session, whoever drives it, and the same id again has no second effect.
+        """
+        receipt = Receipt(self.writer)
+        ops: list[Op] = [Insert(delivery)]
+        if delivery.wake and is_instruction(delivery):
+            ops.append(Unpark(delivery.session_id))
+
+        def done(outcome: Outcome) -> None:
+            self._take_back(delivery)
+            if isinstance(outcome, Committed) and delivery.id in outcome.orders and delivery.id not in outcome.repeated:
+                self._take_in(StoredRow(delivery=delivery, order=outcome.orders[delivery.id]))
+            receipt.resolve(outcome)
+
+        self.writer.submit(Batch(tuple(ops)), done)
+        return receipt
+
+    def _take_back(self, delivery: Delivery) -> None:
+        """A session that was loaded while the delivery was on its way does not expect it any more."""
+        live = self._live.get(delivery.session_id)
+        row = None if live is None else live.mailbox.get(delivery.id)
+        if live is not None and row is not None and row.order is None:
+            live.mailbox.withdraw((delivery.id,))
+
+    async def look(self) -> None:
+        """What other processes have sent to held trees is in its mailboxes, and has woken whom it should.
+
+        Raises: StoreFailure; then the next look finds it.
+        """
+        roots = [root for root, hold in self._holds.items() if not hold.lost]
+        while True:
+            finished = self.writer.finished
+            arrivals = await self.store.arrivals(roots, self._seen)
+            if finished == self.writer.finished:
+                break
+        self._seen = arrivals.version
+        unfinished = set(_named(self.writer.unfinished()))
+        for row in arrivals.rows:
+            if row.delivery.id not in unfinished:
+                self._take_in(row)
+
+    def _take_in(self, row: StoredRow) -> None:
+        delivery = row.delivery
+        session = self._live.get(delivery.session_id)
+        if session is None:
+            for listener in self._on_arrival if row.is_due else ():
+                listener(delivery)
+        elif delivery.id not in session.mailbox:
+            session.mailbox.add(delivery, order=row.order, parked=row.parked)
+            if delivery.wake and is_instruction(delivery):
+                session.mailbox.unpark()
+            if session.driver is not None:
+                session.driver.delivered(delivery)
+
+    async def keep_looking(self) -> None:
+        """Looks for ever, when it is rung and by itself; runs as a task of whoever owns the table."""
+        rung = anyio.Event()
+
+        def heard() -> None:
+            rung.set()
+
+        async def wait() -> None:
+            await self.clock.sleep(pause_s)
+            rung.set()
+
+        pause_s = LOOK_S if self.store.listen(heard) else DEAF_LOOK_S
+        while True:
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait)
+                await rung.wait()
+                group.cancel_scope.cancel()
+            rung = anyio.Event()
+            try:
+                await self.look()
+            except (RetinueError, StoreBusy) as error:
+                _log.warning("what others have sent could not be looked for, trying again: %s", error)
+
     async def aclose(self) -> None:
         """Everything submitted is stored and every lease is free."""
         with anyio.CancelScope(shield=True):
@@ -203,6 +309,21 @@ def _expect(session: Session, batch: Batch) -> None:
             session.mailbox.add(op.delivery, prepend=op.prepend)
         elif type(op) is Unpark and op.session_id == session.id:
             session.mailbox.unpark()
+
+
+def _named(batches: Iterable[Batch]) -> Iterable[MessageId]:
+    """The messages that these batches insert, claim or withdraw."""
+    for batch in batches:
+        for op in batch.ops:
+            match op:
+                case Insert():
+                    yield op.delivery.id
+                case Claim() | Withdraw():
+                    yield from op.ids
+                case Replace():
+                    yield from (op.old, op.delivery.id)
+                case _:
+                    pass
 
 
 def seeded(events: Sequence[Event]) -> list[Event]:

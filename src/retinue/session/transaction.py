@@ -22,6 +22,7 @@ from retinue.session.rows import (
     Delivery,
     Hush,
     Insert,
+    Kind,
     Op,
     Park,
     Replace,
@@ -175,6 +176,14 @@ class Transaction:
         if delivery.wake and is_instruction(delivery):
             self._ops.append(Unpark(delivery.session_id))
         return delivery
+
+    def answer(self, session: Session, kind: Kind, turn: int) -> None:
+        """The session's control rows of that kind have had their effect, with `turn`; 0 if it never had one."""
+        rows = session.mailbox.controls(kind)
+        if turn:
+            self.claim(session, rows, turn)
+        else:
+            self.withdraw(session, [row.id for row in rows], "done")
 
     def withdraw(self, session: Session, ids: Sequence[MessageId], reason: str) -> None:
         """The pending rows will never be read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -12,14 +12,26 @@ from retinue.base.ids import MessageId, SessionId
 from retinue.errors import CorruptSession
 from retinue.model.content import Usage, UserMessage
 from retinue.session.events import Event, SessionHeader, decode_event
-from retinue.session.rows import Delivery, RowState, StoredRow, Target
+from retinue.session.rows import Delivery, Kind, RowState, StoredRow, Target
 
 EventColumns: TypeAlias = tuple[int, int, str, bytes | None, bool | int]
 """Seq, time, type, payload, whether it is ignorable."""
 RowColumns: TypeAlias = tuple[
-    MessageId, int, RowState, Target, bool | int, bool | int, int, int | None, str | None, bytes, bytes | None
+    MessageId,
+    int,
+    RowState,
+    Target,
+    bool | int,
+    bool | int,
+    int,
+    int | None,
+    str | None,
+    bytes,
+    bytes | None,
+    Kind,
+    int,
 ]
-"""Id, order, state, target, wake, parked, accepted at, turn, reason, message, usage."""
+"""Id, order, state, target, wake, parked, accepted at, turn, reason, message, usage, kind, log length."""
 
 _header = msgspec.json.Decoder(SessionHeader)
 _message = msgspec.json.Decoder(UserMessage)
@@ -44,7 +56,7 @@ def decode_log(id: SessionId, rows: Sequence[EventColumns], length: int) -> list
 
 def decode_row(id: SessionId, row: RowColumns) -> StoredRow:
     """A mailbox row of a session. Raises: CorruptSession."""
-    message_id, order, state, target, wake, parked, accepted_at, turn, reason, data, usage = row
+    message_id, order, state, target, wake, parked, accepted_at, turn, reason, data, usage, kind, log_length = row
     try:
         delivery = Delivery(
             session_id=id,
@@ -53,12 +65,25 @@ def decode_row(id: SessionId, row: RowColumns) -> StoredRow:
             wake=bool(wake),
             accepted_at=accepted_at,
             usage=None if usage is None else _usage.decode(usage),
+            kind=kind,
+            log_length=log_length,
         )
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptSession(f"session {id!r}: message {message_id!r} cannot be decoded: {error}") from error
     return StoredRow(delivery=delivery, order=order, state=state, parked=bool(parked), turn=turn, reason=reason)
 
 
+def decode_arrivals(rows: Iterable[tuple[SessionId, RowColumns]]) -> tuple[StoredRow, ...]:
+    """Rows of any sessions, without those that cannot be decoded."""
+    found: list[StoredRow] = []
+    for id, row in rows:
+        try:
+            found.append(decode_row(id, row))
+        except CorruptSession as error:
+            report_undecodable(error)
+    return tuple(found)
+
+
 def report_undecodable(error: CorruptSession) -> None:
-    """A listing goes on without the session; the log of the process says which."""
+    """A listing goes on without it; the log of the process says what."""
     _log.warning("left out of a listing: %s", error)

@@ -22,6 +22,7 @@ from retinue.session.rows import (
     Delivery,
     Hush,
     Insert,
+    Kind,
     Op,
     Park,
     Replace,
@@ -63,6 +64,8 @@ class MessageRecord(Struct, frozen=True, kw_only=True):
     accepted_at: int
     data: bytes
     usage: bytes | None
+    kind: Kind = "message"
+    log_length: int = 0
     state: RowState = "pending"
     parked: bool = False
     turn: int | None = None
@@ -231,7 +234,7 @@ class Changes:
             result.orders[delivery.id] = order
             return
         row = record.messages.get(delivery.id)
-        if row is None or not _is_equal(row.data, delivery.message):
+        if row is None or row.kind != delivery.kind or not _is_equal(row.data, delivery.message):
             raise id_conflict(delivery.id)
         result.repeated.add(delivery.id)
         if row.state == "pending":
@@ -277,6 +280,8 @@ def _record(delivery: Delivery, order: int) -> MessageRecord:
         accepted_at=delivery.accepted_at,
         data=encode(delivery.message),
         usage=None if delivery.usage is None else encode(delivery.usage),
+        kind=delivery.kind,
+        log_length=delivery.log_length,
     )
 
 

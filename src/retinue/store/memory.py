@@ -15,8 +15,15 @@ from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession, RetinueError, StoreFailure
 from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, StoredRow
-from retinue.session.store import Lease, Outcome, SessionSummary, StoreBusy, StoredSession
-from retinue.store._decode import decode_header, decode_log, decode_row, report_undecodable
+from retinue.session.store import Arrivals, Lease, Outcome, SessionSummary, StoreBusy, StoredSession
+from retinue.store._decode import (
+    RowColumns,
+    decode_arrivals,
+    decode_header,
+    decode_log,
+    decode_row,
+    report_undecodable,
+)
 from retinue.store._memory import Changes, LeaseRecord, MessageRecord, SessionTable, Tables
 from retinue.store._rules import (
     VALUE_ERRORS,
@@ -39,6 +46,10 @@ class MemoryHome:
     def __init__(self) -> None:
         self.tables = Tables()
         self.living: set[str] = set()
+        self.bells: dict[str, Callable[[], None]] = {}
+        """What each owner does when it is rung."""
+        self.writes = 0
+        """How often something was stored."""
         self.locked_by: str | None = None
         """While this is set, every write finds the database locked by that process."""
         self._names = count(1)
@@ -62,6 +73,7 @@ class MemoryStore:
     def kill(self) -> None:
         """The process of this store is dead: it releases nothing, and nothing of it can be used any more."""
         self._closed = True
+        self.home.bells.pop(self._owner, None)
         self.home.living.discard(self._owner)
 
     def _check_open(self) -> None:
@@ -75,6 +87,7 @@ class MemoryStore:
         self._check_open()
         if self.home.locked_by is not None:
             raise StoreBusy(self.home.locked_by)
+        self.home.writes += 1
         done([self._apply(batch) for batch in batches])
 
     def _apply(self, batch: Batch) -> Outcome:
@@ -172,6 +185,33 @@ class MemoryStore:
         self._check_open()
         return [record.id for record in self.home.tables.sessions.values() if record.root == root and _owes(record)]
 
+    # Other processes.
+
+    async def arrivals(self, roots: Sequence[SessionId], seen: int | None) -> Arrivals:
+        """See the contract. What this store writes counts as well."""
+        self._check_open()
+        if seen == self.home.writes:
+            return Arrivals((), seen)
+        sessions = self.home.tables.sessions
+        rows = [(id, sessions[id].messages[message]) for message, id in self.home.tables.owners.items()]
+        found = [(id, _columns(row)) for id, row in rows if row.state == "pending" and sessions[id].root in roots]
+        return Arrivals(decode_arrivals(found), self.home.writes)
+
+    def listen(self, heard: Callable[[], None]) -> bool:
+        """See the contract."""
+        self._check_open()
+        self.home.bells[self._owner] = heard
+        return True
+
+    async def ring(self, root: SessionId) -> str | None:
+        """See the contract."""
+        self._check_open()
+        lease = self.home.tables.leases.get(root, LeaseRecord())
+        if lease.owner not in self.home.living or self._clock.now_ms() >= lease.expires_at:
+            return None
+        self.home.bells.get(lease.owner or "", lambda: None)()
+        return f"process {lease.owner!r}"
+
     # Leases.
 
     async def acquire(self, root: SessionId) -> Lease:
@@ -245,13 +285,12 @@ def _is_runnable(row: MessageRecord) -> bool:
 
 
 def _stored_rows(record: SessionTable, rows: Iterable[MessageRecord]) -> list[StoredRow]:
-    return [
-        decode_row(
-            record.id,
-            (r.id, r.order, r.state, r.target, r.wake, r.parked, r.accepted_at, r.turn, r.reason, r.data, r.usage),
-        )
-        for r in sorted(rows, key=lambda row: row.order)
-    ]
+    return [decode_row(record.id, _columns(row)) for row in sorted(rows, key=lambda row: row.order)]
+
+
+def _columns(r: MessageRecord) -> RowColumns:
+    stands = (r.id, r.order, r.state, r.target, r.wake, r.parked, r.accepted_at, r.turn, r.reason)
+    return (*stands, r.data, r.usage, r.kind, r.log_length)
 
 
 def _summary(record: SessionTable) -> SessionSummary:
@@ -261,5 +300,5 @@ def _summary(record: SessionTable) -> SessionSummary:
         events=len(record.events),
         last_event_at=record.last_event_at,
         open_turn=record.open_turn,
-        pending=sum(row.state == "pending" for row in record.messages.values()),
+        pending=sum(row.state == "pending" and row.kind == "message" for row in record.messages.values()),
     )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
+from retinue.agent.signals import StopAsked
 from retinue.base.ids import MessageId, SessionId, new_message_id
 from retinue.base.scope import Undo
 from retinue.errors import (
@@ -36,11 +37,12 @@ from retinue.session.transaction import Transaction
 from retinue.subagent.activation import standing
 from retinue.subagent.child import child_depth, child_id, creation, describe, prompt_id
 from retinue.subagent.contributions import ChildSetup, Contributions
-from retinue.subagent.dead_runs import close_dead_run, find_dead_runs
 from retinue.subagent.interrupted import settle_interrupted
 from retinue.subagent.provider import Providers, RunRequest
+from retinue.subagent.recovery import Recovery
 from retinue.subagent.resident import Accepted, Keyed, Resident
 from retinue.subagent.roster import Roster
+from retinue.subagent.stopping import Stops
 from retinue.subagent.supervisor import LiveTasks, Supervisor
 
 __all__ = ["CONTINUATIONS", "Continuations"]
@@ -55,9 +57,16 @@ class Continuations:
         self._providers = providers
         self._roster = Roster()
         self._contributions = Contributions()
+        self._stops = Stops(self._drain)
         self._supervisor = Supervisor(
-            host, self._roster, self._contributions, live_tasks=live_tasks, is_draining=self.is_draining
+            host,
+            self._roster,
+            self._contributions,
+            live_tasks=live_tasks,
+            is_draining=self.is_draining,
+            is_stopping=lambda resident: self._stops.cover((resident.id, *resident.ancestry)),
         )
+        self._recovery = Recovery(host, self._roster, self._supervisor)
         self._sending = Keyed()
         self._draining: WeakSet[Agent] = WeakSet()
         """Agents below which nothing starts any more, for as long as they live."""
@@ -103,7 +112,10 @@ class Continuations:
         """Nothing starts below the agent any more, because of itself or of somebody above it."""
         if self._is_closed or agent in self._draining:
             return True
-        lives = (self._agents.get(id) for id in self._ancestry(agent)[1:])
+        ancestry = self._ancestry(agent)
+        if self._stops.cover(ancestry):
+            return True
+        lives = (self._agents.get(id) for id in ancestry[1:])
         return any(live is not None and live in self._draining for live in lives)
 
     def check_open(self, agent: Agent, what: str) -> None:
@@ -289,37 +301,12 @@ class Continuations:
             await settle_interrupted(self._host, root)
 
     async def recover(self, root: Agent) -> None:
-        """Every continuable child of the tree that owes work is resident again, parents before children.
+        """Every continuable child of the tree that owes work is resident again. See `Recovery`."""
+        await self._recovery.recover(root)
 
-        A child that cannot be read or built keeps nobody else from coming back. One-shot children that nobody waits
-        for any more are closed, and what is below them is taken down as it is when such a child is disposed.
-        """
-        store = self._host.sessions.store
-        owing = [id for id in await store.owing(root.session.root) if id != root.id]
-        ancestries = {id: await self._stored_ancestry(id) for id in owing}
-        dead = await find_dead_runs(self._host, ancestries)
-        self._supervisor.dead_runs |= dead
-        arrivals = [
-            self._supervisor.arrive(id, ancestries[id])
-            for id in sorted(owing, key=lambda id: len(ancestries[id]))
-            if ancestries[id] and id not in dead and self._roster.parent_of(id) is None
-        ]
-        for id in owing:
-            if id in dead:
-                await close_dead_run(self._host, id)
-        for arrival in arrivals:
-            await arrival.is_over.wait()
-            if dead.intersection(arrival.ancestry):
-                await self.wait_settled(arrival.id)
-
-    async def _stored_ancestry(self, id: SessionId) -> tuple[SessionId, ...]:
-        ids: list[SessionId] = []
-        at: SessionId | None = id
-        while at is not None and at not in ids:
-            ids.append(at)
-            summary = await self._host.sessions.store.summary(at)
-            at = summary.header.parent_session if summary is not None else None
-        return tuple(ids[1:])
+    def arrived(self, delivery: Delivery) -> None:
+        """Somebody else sent to a session that is not loaded. See `Recovery`."""
+        self._recovery.arrived(delivery)
 
     # Stopping
 
@@ -329,7 +316,7 @@ class Continuations:
         Raises: StoreFailure.
         """
         if self._roster.parent_of(id) is None and self._agents.get(id) is None:
-            ancestry = await self._stored_ancestry(id)
+            ancestry = await self._recovery.ancestry(id)
             if caller.id not in ancestry or id not in await self._host.sessions.store.owing(caller.session.root):
                 return
             self._supervisor.arrive(id, ancestry)
@@ -350,6 +337,19 @@ class Continuations:
             raise Unauthorized(f"agent {id!r} was not started by {caller.id!r} or its descendants")
         if resident.obstacle is None and not resident.agent.is_closing:
             resident.agent.cancel(Cause("user" if caller is None else "parent"), keep_mailbox=True)
+
+    def stop(self, event: StopAsked) -> None:
+        """An agent is stopped with everything below it. See `Stops`."""
+        self._stops.obey(event, self._roster, self._supervisor, self._recovery)
+
+    async def stop_stored(self, id: SessionId, root: SessionId) -> None:
+        """The stop that waits for a child whose tree nobody drives is over. Nobody else of the tree has started.
+
+        Raises: SessionHeld, StoreFailure, ActivationTeardownFailed.
+        """
+        await self._host.sessions.hold(root)
+        await self._recovery.bring_owing(root, id, inclusive=True)
+        await self._drain(id, inclusive=True)
 
     async def drain_below(self, agent: Agent) -> None:
         """Nothing that the agent started is resident: cancelled top-down, released child-first, each settled.

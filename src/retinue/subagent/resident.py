@@ -48,7 +48,7 @@ class Resident:
         self.failures: list[Exception] = []
         """What failed when it and released children of its own were taken down."""
         self.dropped_at = -1
-        """Length of the log when accepted work was last withdrawn unrun."""
+        """Length of the log when accepted work was last withdrawn unrun, or the child was stopped."""
         self._refusals = 0
         self._refused_at = -1
 

@@ -56,6 +56,7 @@ def add_settlement(
             undelivered=not is_delivered,
         ),
     )
+    tx.answer(session, "stop", session.turns.last)
     tx.settle(session)
     if is_delivered:
         target: Target = "next-step" if is_quiet or is_busy else "next-turn"

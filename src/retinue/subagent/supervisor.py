@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from retinue.agent.agent import Agent
+from retinue.agent.control import heed_at_rest
 from retinue.agent.phase import Cause, Idle
 from retinue.agent.signals import MessageClaimed, MessageDiscarded, StatusChanged
 from retinue.base.bus import Bus
@@ -60,6 +61,7 @@ class Supervisor:
         *,
         live_tasks: LiveTasks,
         is_draining: Callable[[Agent], bool],
+        is_stopping: Callable[[Resident], bool],
     ) -> None:
         self._host = host
         self._agents = host.agents
@@ -67,6 +69,7 @@ class Supervisor:
         self._contributions = contributions
         self._live_tasks = live_tasks
         self._is_draining = is_draining
+        self._is_stopping = is_stopping
         self.locks = Keyed()
         """Building a child and taking it down exclude each other, by the child's id."""
         self.dead_runs: set[SessionId] = set()
@@ -124,6 +127,8 @@ class Supervisor:
         """The child runs if it has something to run. A failure to build it becomes its settlement."""
         try:
             await self._host.sessions.writer.committed()
+            if self._agents.get(arrival.parent_id) is None:
+                await self._roster.wait_arrived(arrival.parent_id)  # it may say that nobody below it goes on
             async with self.locks.hold(arrival.id):
                 if self._roster.get(arrival.id) is None and self._agents.get(arrival.id) is None:
                     await self._load(arrival)
@@ -138,6 +143,10 @@ class Supervisor:
         owes_work = session.turns.activation is not None or session.mailbox.is_runnable
         is_usable = made is not None and made.mode == "continuable" and made.version == DESCRIPTOR_VERSION
         if made is None or not is_usable or not owes_work:
+            if session.mailbox.all_controls:
+                tx = self._host.sessions.transaction()
+                heed_at_rest(tx, session)
+                tx.submit()
             self._unload(session.id)
             return
         resident = Resident(id=arrival.id, ancestry=arrival.ancestry, descriptor=made)
@@ -148,8 +157,8 @@ class Supervisor:
             self.release(resident.id)
 
     def _must_go(self, resident: Resident) -> bool:
-        """Somebody above it is gone, or is being taken down, for good."""
-        if self.dead_runs.intersection(resident.ancestry):
+        """It is being stopped, or somebody above it is gone, or is being taken down, for good."""
+        if self._is_stopping(resident) or self.dead_runs.intersection(resident.ancestry):
             return True
         above = [self._roster.get(id) for id in resident.ancestry]
         lives = [self._agents.get(id) for id in resident.ancestry]
@@ -181,8 +190,8 @@ class Supervisor:
     def release(self, id: SessionId | None, *, inclusive: bool = True) -> tuple[list[Resident], list[Arrival]]:
         """The child (unless not `inclusive`) and all below it stop now and end; None = everybody.
 
-        Children end before parents; queues are parked and each is settled. What is being created is cancelled. The
-        answer is who is not gone yet.
+        Children end before parents and each is settled; queues are parked, or withdrawn by a stop. What is being
+        created is cancelled. The answer is who is not gone yet.
         """
         residents, arrivals = self._roster.at_or_below(id)
         if not inclusive:
@@ -193,11 +202,20 @@ class Supervisor:
                 one.is_released = True
                 if one.obstacle is None:
                     one.agent.close_admission()
-                    one.agent.cancel(Cause("parent"), keep_mailbox=True)
+                    self._cut_off(one)
                 one.stir()
         for arrival in arrivals:
             arrival.scope.cancel()
         return residents, arrivals
+
+    def _cut_off(self, resident: Resident) -> None:
+        agent, is_stopping = resident.agent, self._is_stopping(resident)
+        if not is_stopping:
+            agent.cancel(Cause("parent"), keep_mailbox=True)
+        elif not agent.session.mailbox.is_stopping:  # else its own row stops it, and what was sent after that stays
+            agent.cancel(Cause("user"))
+        if is_stopping:
+            resident.dropped_at = agent.session.next_seq
 
     async def _supervise(self, resident: Resident) -> None:
         try:

@@ -14,7 +14,7 @@ import anyio
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
 from retinue.base.scope import Undo
-from retinue.errors import AgentClosing, BadInput, TaskLimit
+from retinue.errors import AgentClosing, BadInput, RetinueError, TaskLimit
 from retinue.host.host import Host, Seam
 from retinue.tasks.entry import Bucket, Entry, Waiter
 from retinue.tasks.record import KillAnswer, Starter, TaskRead, TaskSnapshot
@@ -155,6 +155,15 @@ class Tasks:
         if entry.stopping(reason):
             self._settlement.changed(entry.owner)
         return "cancellation-requested", entry.snapshot()
+
+    def kill_all(self, owner: Agent, reason: str) -> None:
+        """Every task of the owner was asked to end, and needs no notice. One that cannot be asked goes on."""
+        for task in self.list(owner.id):
+            if task.status == "running":
+                try:
+                    self.kill(task.id, owner.id, reason)
+                except RetinueError as error:
+                    _log.warning("task %s of %s goes on: %s", task.id, owner.id, error)
 
     async def wait(self, id: str, caller: SessionId | None, timeout_s: float) -> TaskSnapshot:
         """The task as it ended, which marks it reported, or as it was after `timeout_s`, which does not.

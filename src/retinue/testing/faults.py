@@ -10,7 +10,7 @@ from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure
 from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Append, Batch, StoredRow
-from retinue.session.store import Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
+from retinue.session.store import Arrivals, Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
 from retinue.testing.gate import Gate
 
 __all__ = ["FaultyStore", "When", "appends"]
@@ -154,6 +154,18 @@ class FaultyStore:
     async def owing(self, root: SessionId) -> list[SessionId]:
         """See SessionStore."""
         return await self.inner.owing(root)
+
+    async def arrivals(self, roots: Sequence[SessionId], seen: int | None) -> Arrivals:
+        """See SessionStore."""
+        return await self.inner.arrivals(roots, seen)
+
+    def listen(self, heard: Callable[[], None]) -> bool:
+        """See SessionStore."""
+        return self.inner.listen(heard)
+
+    async def ring(self, root: SessionId) -> str | None:
+        """See SessionStore."""
+        return await self.inner.ring(root)
 
     async def acquire(self, root: SessionId) -> Lease:
         """See SessionStore."""

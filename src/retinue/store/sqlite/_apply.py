@@ -235,8 +235,10 @@ class Applier:
         if row is not None:
             result.orders[delivery.id] = cast("int", row[0])
             return
-        session, order, state, data = cast("tuple[int, int, str, bytes]", self._one("find_message", delivery.id))
-        if session != found[0] or not _is_equal(data, delivery.message):
+        session, order, state, kind, data = cast(
+            "tuple[int, int, str, str, bytes]", self._one("find_message", delivery.id)
+        )
+        if session != found[0] or kind != delivery.kind or not _is_equal(data, delivery.message):
             raise id_conflict(delivery.id)
         result.repeated.add(delivery.id)
         if state == "pending":
@@ -274,7 +276,7 @@ def _message_values(delivery: Delivery, key: int) -> tuple[str | int | bytes | N
     message, usage = delivery.message, delivery.usage
     return (
         *(message.id, key, delivery.target, delivery.wake, delivery.accepted_at, message.source.kind),
-        *(encode(message), None if usage is None else encode(usage)),
+        *(encode(message), None if usage is None else encode(usage), delivery.kind, delivery.log_length),
     )
 
 

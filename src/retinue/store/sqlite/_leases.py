@@ -38,20 +38,28 @@ class Leases:
         """The lease is ours, with a new fence. Raises: SessionHeld."""
         valid_until_s = self._clock.elapsed_s() + LEASE_TERM_S / 2
         with Transaction(self._connection, "IMMEDIATE"):
-            held = self._all("read_lease", root)
-            if held:
-                _, holder, expires_at = cast("tuple[int, str | None, int]", held[0])
-                self._refuse_if_held(root, holder, expires_at)
+            found = self._found(root)
+            if found is not None and found[0] != self._owner.id:
+                self._refuse(root, *found)
             taken = self._all("take_lease", root, self._owner.id, self._expiry())
         return Lease(root=root, fence=cast("int", taken[0][0]), owner=self._owner.id, valid_until_s=valid_until_s)
 
-    def _refuse_if_held(self, root: SessionId, holder: str | None, expires_at: int) -> None:
-        now = self._clock.now_ms()
-        if holder is None or holder == self._owner.id or expires_at <= now or not self._owner.is_alive(holder):
-            return
+    def holder(self, root: SessionId) -> str | None:
+        """The living owner whose lease of the tree has not run out."""
+        found = self._found(root)
+        return None if found is None else found[0]
+
+    def _found(self, root: SessionId) -> tuple[str, int] | None:
+        """That owner, and for how many milliseconds it may hold the lease without renewing it."""
+        rows = self._all("read_lease", root)
+        _, holder, expires_at = cast("tuple[int, str | None, int]", rows[0]) if rows else (0, None, 0)
+        rest = expires_at - self._clock.now_ms()
+        return (holder, rest) if holder is not None and rest > 0 and self._owner.is_alive(holder) else None
+
+    def _refuse(self, root: SessionId, holder: str, rest_ms: int) -> None:
         info = self._owner.info(holder)
         who = "another process" if info is None else f"process {info.pid} on {info.host} (since {_shown(info.since)})"
-        raise session_held(root, who, expires_at - now)
+        raise session_held(root, who, rest_ms)
 
     def renew(self, leases: Sequence[Lease]) -> list[Lease | None]:
         """Each lease with a later end, or None where it is lost."""

@@ -17,6 +17,7 @@ from retinue.errors import StoreFailure
 from retinue.store.sqlite._folder import make_folder
 
 _SUFFIX = ".lock"
+_BELL = ".bell"
 
 
 class OwnerInfo(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +54,10 @@ class Owner:
         for id in _ids(self._folder):
             if id != self.id:
                 _try_lock(_path(self._folder, id), remove=True)
+        for id in _ids(self._folder, _BELL):
+            if not os.path.exists(_path(self._folder, id)):
+                with suppress(OSError):
+                    os.unlink(_bell(self._folder, id))
 
     def close(self) -> None:
         """This owner is dead. Idempotent."""
@@ -64,6 +69,10 @@ class Owner:
         os.close(fd)
         with suppress(OSError):
             os.rmdir(self._folder)
+
+    def bell(self, id: str) -> str:
+        """Where the owner can be rung."""
+        return _bell(self._folder, id)
 
 
 def owners_folder(path: str) -> str:
@@ -105,9 +114,13 @@ def _path(folder: str, id: str) -> str:
     return os.path.join(folder, id + _SUFFIX)
 
 
-def _ids(folder: str) -> list[str]:
+def _bell(folder: str, id: str) -> str:
+    return os.path.join(folder, id + _BELL)
+
+
+def _ids(folder: str, suffix: str = _SUFFIX) -> list[str]:
     try:
-        return sorted(name.removesuffix(_SUFFIX) for name in os.listdir(folder) if name.endswith(_SUFFIX))
+        return sorted(name.removesuffix(suffix) for name in os.listdir(folder) if name.endswith(suffix))
     except FileNotFoundError:
         return []
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import apsw
 
 from retinue.base.ids import SessionId
+from retinue.base.json import encode
 from retinue.errors import CorruptSession
 from retinue.session.invariants import SessionRecord
 from retinue.session.rows import StoredRow
-from retinue.session.store import SessionSummary, StoredSession
+from retinue.session.store import Arrivals, SessionSummary, StoredSession
 from retinue.store._decode import (
     EventColumns,
     RowColumns,
+    decode_arrivals,
     decode_header,
     decode_log,
     decode_row,
@@ -106,6 +109,15 @@ class Reader:
     def owing(self, root: SessionId) -> list[SessionId]:
         """Sessions of the tree that owe work."""
         return [cast("SessionId", row[0]) for row in self._all("owing", root)]
+
+    def arrivals(self, roots: Sequence[SessionId], seen: int | None) -> Arrivals:
+        """Pending rows of the trees, unless only this connection has written; undecodable ones are left out and logged."""
+        version = cast("int", run(self._connection, "PRAGMA data_version")[0][0])
+        if version == seen:
+            return Arrivals((), seen)
+        rows = self._all("arrivals", encode(roots).decode())
+        columns = [(cast("SessionId", row[0]), cast("RowColumns", row[1:])) for row in rows]
+        return Arrivals(decode_arrivals(columns), version)
 
     def resolve(self, prefix: str) -> SessionId:
         """The session of that id or prefix. Raises: SessionNotFound, BadInput."""

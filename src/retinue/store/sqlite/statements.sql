@@ -34,22 +34,22 @@ SELECT key FROM body WHERE hash = ?
 INSERT INTO body (hash, data) VALUES (?, ?) RETURNING key
 
 -- name: append_message
-INSERT INTO message (id, session, ord, target, wake, accepted_at, source, data, usage)
-VALUES (?1, ?2, (SELECT coalesce(max(ord), -1) + 1 FROM message WHERE session = ?2), ?3, ?4, ?5, ?6, ?7, ?8)
+INSERT INTO message (id, session, ord, target, wake, accepted_at, source, data, usage, kind, log_length)
+VALUES (?1, ?2, (SELECT coalesce(max(ord), -1) + 1 FROM message WHERE session = ?2), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT (id) DO NOTHING RETURNING ord
 
 -- name: prepend_message
-INSERT INTO message (id, session, ord, target, wake, accepted_at, source, data, usage)
-VALUES (?1, ?2, (SELECT coalesce(min(ord), 1) - 1 FROM message WHERE session = ?2), ?3, ?4, ?5, ?6, ?7, ?8)
+INSERT INTO message (id, session, ord, target, wake, accepted_at, source, data, usage, kind, log_length)
+VALUES (?1, ?2, (SELECT coalesce(min(ord), 1) - 1 FROM message WHERE session = ?2), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT (id) DO NOTHING RETURNING ord
 
 -- name: put_message
-INSERT INTO message (id, session, ord, target, wake, accepted_at, source, data, usage, parked)
-VALUES (?1, ?2, ?9, ?3, ?4, ?5, ?6, ?7, ?8, ?10)
+INSERT INTO message (id, session, target, wake, accepted_at, source, data, usage, kind, log_length, ord, parked)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
 ON CONFLICT (id) DO NOTHING RETURNING ord
 
 -- name: find_message
-SELECT session, ord, state, data FROM message WHERE id = ?
+SELECT session, ord, state, kind, data FROM message WHERE id = ?
 
 -- name: claim_message
 UPDATE message SET state = 'claimed', turn = ?3, parked = 0 WHERE id = ?1 AND session = ?2 AND state = 'pending'
@@ -87,26 +87,32 @@ SELECT seq, time, type, coalesce(event.data, body.data), ignorable
 FROM event LEFT JOIN body ON body.key = event.body WHERE session = ? ORDER BY seq
 
 -- name: read_pending
-SELECT id, ord, state, target, wake, parked, accepted_at, turn, reason, data, usage
+SELECT id, ord, state, target, wake, parked, accepted_at, turn, reason, data, usage, kind, log_length
 FROM message WHERE session = ? AND state = 'pending' ORDER BY ord, key
 
 -- name: read_messages
-SELECT id, ord, state, target, wake, parked, accepted_at, turn, reason, data, usage
+SELECT id, ord, state, target, wake, parked, accepted_at, turn, reason, data, usage, kind, log_length
 FROM message WHERE session = ? ORDER BY ord, key
+
+-- name: arrivals
+-- In the order of their insertion.
+SELECT session.id, message.id, ord, state, target, wake, parked, accepted_at, turn, reason, data, usage, kind, log_length
+FROM message JOIN session ON session.key = message.session
+WHERE state = 'pending' AND root IN (SELECT value FROM json_each(?1)) ORDER BY message.key
 
 -- name: summary
 SELECT id, header, root, length, last_event_at, open_turn,
-    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending')
+    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending' AND kind = 'message')
 FROM session WHERE id = ?
 
 -- name: roots
 SELECT id, header, root, length, last_event_at, open_turn,
-    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending')
+    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending' AND kind = 'message')
 FROM session WHERE is_delegated = 0 ORDER BY created_at DESC, id
 
 -- name: children
 SELECT id, header, root, length, last_event_at, open_turn,
-    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending')
+    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending' AND kind = 'message')
 FROM session WHERE parent = ? ORDER BY created_at, id
 
 -- name: tree

@@ -21,9 +21,10 @@ from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure, StoreLocked
 from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, StoredRow
-from retinue.session.store import Lease, Outcome, SessionSummary, StoreBusy, StoredSession
+from retinue.session.store import Arrivals, Lease, Outcome, SessionSummary, StoreBusy, StoredSession
 from retinue.store._rules import refusal
 from retinue.store.sqlite._apply import REFUSALS, Applier
+from retinue.store.sqlite._bell import Bell, ring
 from retinue.store.sqlite._flusher import Flusher, flush_log
 from retinue.store.sqlite._leases import Leases
 from retinue.store.sqlite._owners import Owner, owners_folder
@@ -53,6 +54,7 @@ class SqliteStore:
         self._reader = Reader(connection)
         self._leases = Leases(connection, owner, clock) if owner is not None else None
         self._flusher = Flusher(path)
+        self._bell: Bell | None = None
         self._closed = False
 
     @classmethod
@@ -227,6 +229,31 @@ class SqliteStore:
         """See the contract."""
         return await self._run(lambda: self._reader.owing(root))
 
+    async def arrivals(self, roots: Sequence[SessionId], seen: int | None) -> Arrivals:
+        """See the contract."""
+        return await self._run(lambda: self._reader.arrivals(roots, seen))
+
+    def listen(self, heard: Callable[[], None]) -> bool:
+        """See the contract. No socket can be had, for example, under a long path on a system without /proc."""
+        self._check_writable()
+        assert self._owner is not None
+        try:
+            self._bell = Bell(self._owner.bell(self._owner.id), heard)
+        except OSError:
+            return False
+        return True
+
+    async def ring(self, root: SessionId) -> str | None:
+        """See the contract."""
+        leases = self._check_writable()
+        holder = await self._run(lambda: leases.holder(root))
+        if holder is None:
+            return None
+        assert self._owner is not None
+        ring(self._owner.bell(holder))
+        info = self._owner.info(holder)
+        return "another process" if info is None else f"process {info.pid} on {info.host}"
+
     async def acquire(self, root: SessionId) -> Lease:
         """See the contract."""
         leases = self._check_writable()
@@ -252,6 +279,8 @@ class SqliteStore:
         if self._closed:
             return
         self._closed = True
+        if self._bell is not None:
+            self._bell.close()
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._close)
 
