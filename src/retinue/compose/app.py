@@ -7,23 +7,28 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
+import anyio
+from msgspec.structs import replace
+
 from retinue.agent.agent import Agent
 from retinue.agent.registry import Creation
-from retinue.agent.signals import AgentDisposed
+from retinue.agent.signals import AgentDisposed, Stopped
 from retinue.base.clock import Clock
 from retinue.base.ids import MessageId, SessionId, derived_id, new_message_id, new_session_id
 from retinue.base.scope import Undo
 from retinue.compose.build import build
 from retinue.compose.config import Config, Overrides, load_config
 from retinue.compose.dotenv import with_dotenv
+from retinue.compose.post import Posted, post_message, post_order
 from retinue.compose.run import Run
 from retinue.compose.tree import TreeAccount
-from retinue.errors import BadInput, IdConflict
+from retinue.errors import BadInput, IdConflict, SessionHeld
 from retinue.host.host import Host
 from retinue.model.client import ModelClient
 from retinue.model.content import InputBlock, Text
 from retinue.plugins.permissions import PERMISSIONS
 from retinue.session.events import SandboxMode, SessionHeader, TurnEnd, TurnStart
+from retinue.session.folds import descriptor
 from retinue.session.rows import StoredRow
 from retinue.session.session import Session
 from retinue.session.store import SessionStore
@@ -139,6 +144,55 @@ class App:
         if row is not None and row.delivery.message.content != (Text(text),):
             raise IdConflict(f"the key was used before in session {id!r}, with another text; use a new key")
         return row
+
+    async def send(self, id: str, text: str, *, key: str | None = None) -> Posted:
+        """The text is pending for any stored session that takes messages, whichever process drives it.
+
+        `id` may be a unique prefix. Whoever drives the tree reads it soon, and a child that had settled comes back;
+        with nobody (`driver` is None) it is read at the next resume. Raises: SessionNotFound; BadInput for an empty text
+        or a session that was a single run; IdConflict for a key that was used with another text.
+        """
+        return await post_message(self.host.sessions, id, text, key=key)
+
+    async def interrupt(self, id: str, *, key: str | None = None) -> Posted:
+        """The turn that is open in that session ends as soon as it can; its queue is parked, its children go on.
+
+        With nobody to drive it, the turn ends when the tree is resumed, before it does anything. Raises:
+        SessionNotFound.
+        """
+        return await post_order(self.host.sessions, "interrupt", id, key=key)
+
+    async def stop(self, id: str, *, key: str | None = None) -> Posted:
+        """The session and everything below it end, and what users and parents sent there and nobody read is withdrawn.
+
+        Asked for, if another process or this one drives the tree; done when this returns, if nobody does. Parents are
+        told once of each child. Raises: SessionNotFound, CorruptSession, ActivationTeardownFailed.
+        """
+        posted = await post_order(self.host.sessions, "stop", id, key=key)
+        if posted.driver is None and posted.is_pending:
+            try:
+                await self._stop_stored(posted)
+            except SessionHeld:  # somebody was faster, and has read the order with everything else
+                return replace(posted, driver=await self.host.sessions.store.ring(posted.root))
+        return posted
+
+    async def _stop_stored(self, posted: Posted) -> None:
+        stored = await self.host.sessions.store.read(posted.session_id)
+        made = descriptor(stored.header, stored.events)
+        continuations = self.host.find(CONTINUATIONS)
+        if continuations is not None and made is not None and made.mode == "continuable":
+            await continuations.stop_stored(posted.session_id, posted.root)
+            return
+        stopped = anyio.Event()
+
+        def over(event: Stopped) -> None:
+            if event.agent.id == posted.session_id:
+                stopped.set()
+
+        with self.host.bus.on(Stopped, over):
+            agent = await self.host.agents.resume(posted.session_id)
+            await stopped.wait()
+        await self.host.agents.dispose(agent)
 
     async def close(self, agent: Agent) -> None:
         """The agent is disposed; its session stays and can be resumed."""
