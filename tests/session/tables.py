@@ -65,7 +65,7 @@ async def agrees(session: Session, sessions: Sessions) -> None:
     await sessions.writer.committed()
     stored = await sessions.store.read(session.id)
     assert session.events == stored.events
-    rows = [*session.mailbox.next_step, *session.mailbox.next_turn]
+    rows = [*session.mailbox.next_step, *session.mailbox.next_turn, *session.mailbox.all_controls]
     in_memory = sorted((row.order, row.delivery, row.parked) for row in rows) if all_ordered(rows) else rows
     assert in_memory == [(row.order, row.delivery, row.parked) for row in stored.pending]
 

@@ -7,10 +7,11 @@ from collections import deque
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from msgspec.structs import replace
 
 from retinue.base.ids import MessageId
 from retinue.session.mailbox import Mailbox, PendingRow
-from retinue.session.rows import Delivery, StoredRow, Target
+from retinue.session.rows import Delivery, Kind, StoredRow, Target
 from tests.session.logs import delivery
 
 KINDS = st.sampled_from(
@@ -55,6 +56,7 @@ class MailboxMachine(RuleBasedStateMachine):
         self.pending: set[str] = set()
         self.held: set[str] = set()
         self.gone: set[str] = set()
+        self.orders_given: dict[str, Kind] = {}
 
     def new(self, target: Target, wake: bool, kind: tuple[str, str | None]) -> Delivery:
         self.count += 1
@@ -71,6 +73,23 @@ class MailboxMachine(RuleBasedStateMachine):
         self.pending.add(new.id)
         line = self.mailbox.next_turn if target_ == "next-turn" else self.mailbox.next_step
         assert line[0 if prepend else -1].delivery is new
+
+    @rule(kind=st.sampled_from(["interrupt", "stop"]))
+    def order(self, kind: Kind) -> None:
+        self.count += 1
+        self.orders_given[f"o{self.count}"] = kind
+        before = self.rows()
+        self.mailbox.add(replace(delivery(f"o{self.count}", wake=False), kind=kind), order=None)
+        assert self.rows() == before
+
+    @rule(kind=st.sampled_from(["interrupt", "stop"]))
+    def answer(self, kind: Kind) -> None:
+        before = self.rows()
+        rows = self.mailbox.controls(kind)
+        assert ids(rows) == [id for id, given in self.orders_given.items() if given == kind]
+        self.mailbox.claimed(rows)
+        self.orders_given = {id: given for id, given in self.orders_given.items() if given != kind}
+        assert self.rows() == before
 
     @rule(data=st.data())
     def add_again(self, data: st.DataObject) -> None:
@@ -178,7 +197,8 @@ class MailboxMachine(RuleBasedStateMachine):
         if not self.uncommitted and not self.held:
             before = (ids(self.mailbox.next_step), ids(self.mailbox.next_turn))
             rows = sorted((stored(row) for row in self.rows()), key=lambda row: row.order)
-            self.mailbox = Mailbox(rows)
+            orders = enumerate(self.mailbox.all_controls, len(self.orders) + 1)
+            self.mailbox = Mailbox([*rows, *(StoredRow(delivery=row.delivery, order=at) for at, row in orders)])
             assert (ids(self.mailbox.next_step), ids(self.mailbox.next_turn)) == before
 
     @invariant()
@@ -204,6 +224,9 @@ class MailboxMachine(RuleBasedStateMachine):
         assert self.mailbox.is_runnable == any(row.delivery.wake and not row.parked for row in rows)
         assert self.mailbox.has_input == any(not row.parked for row in rows)
         assert self.mailbox.parked == sum(row.parked for row in rows)
+        assert ids(self.mailbox.all_controls) == list(self.orders_given)
+        assert self.mailbox.is_stopping == ("stop" in self.orders_given.values())
+        assert len(self.mailbox) == len(rows)
 
 
 MailboxMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.contract_arrivals import Arriving
 from tests.store.contract_batches import Batches
 from tests.store.contract_leases import Leases
 from tests.store.contract_mailbox import Mailboxes
@@ -15,7 +16,7 @@ from tests.store.contract_trees import Trees
 from tests.store.homes import Home, InMemory, InSqlite
 
 
-class Contract(Batches, Mailboxes, Leases, Reading, Trees):
+class Contract(Arriving, Batches, Mailboxes, Leases, Reading, Trees):
     """All of it, for one kind of home."""
 
 

@@ -149,8 +149,8 @@ class App:
         """The text is pending for any stored session that takes messages, whichever process drives it.
 
         `id` may be a unique prefix. Whoever drives the tree reads it soon, and a child that had settled comes back;
-        with nobody (`driver` is None) it is read at the next resume. Raises: SessionNotFound; BadInput for an empty text
-        or a session that was a single run; IdConflict for a key that was used with another text.
+        with nobody (`driver` is None) it is read at the next resume. Raises: SessionNotFound; BadInput for an empty
+        text or a session that was a single run; IdConflict for a key that was used with another text.
         """
         return await post_message(self.host.sessions, id, text, key=key)
 

@@ -122,7 +122,7 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
         stack.enter_context(host.agents.on_setup(standing_setup(host, config.child_approvals)))
         stack.enter_context(host.bus.on(TaskSettled, lambda event: continuations.stir(event.owner)))
         stack.enter_context(host.bus.on(StopAsked, continuations.stop))
-        stack.enter_context(host.bus.on(Stopped, lambda event: continuations.stir(event.agent)))
+        stack.enter_context(host.bus.on(Stopped, continuations.stopped))
         stack.enter_context(host.sessions.on_arrival(continuations.arrived))
         stack.enter_context(host.agents.before_disposal(continuations.drain_below))
         if any(_background(instance) == "continuable" for instance in instances):

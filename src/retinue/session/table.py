@@ -256,6 +256,10 @@ class Sessions:
             if row.delivery.id not in unfinished:
                 self._take_in(row)
 
+    def look_afresh(self) -> None:
+        """The next look finds everything that is pending, as if another process had just sent it."""
+        self._seen = None
+
     def _take_in(self, row: StoredRow) -> None:
         delivery = row.delivery
         session = self._live.get(delivery.session_id)

@@ -191,7 +191,7 @@ class MemoryStore:
         """See the contract. What this store writes counts as well."""
         self._check_open()
         if seen == self.home.writes:
-            return Arrivals((), seen)
+            return Arrivals((), self.home.writes)
         sessions = self.home.tables.sessions
         rows = [(id, sessions[id].messages[message]) for message, id in self.home.tables.owners.items()]
         found = [(id, _columns(row)) for id, row in rows if row.state == "pending" and sessions[id].root in roots]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
-from retinue.agent.signals import StopAsked
+from retinue.agent.signals import StopAsked, Stopped
 from retinue.base.ids import MessageId, SessionId, new_message_id
 from retinue.base.scope import Undo
 from retinue.errors import (
@@ -341,6 +341,11 @@ class Continuations:
     def stop(self, event: StopAsked) -> None:
         """An agent is stopped with everything below it. See `Stops`."""
         self._stops.obey(event, self._roster, self._supervisor, self._recovery)
+
+    def stopped(self, event: Stopped) -> None:
+        """A stop is over: who waits for quiet looks again, and so does whoever was sent to meanwhile."""
+        self._roster.stir(event.agent.id)
+        self._host.sessions.look_afresh()
 
     async def stop_stored(self, id: SessionId, root: SessionId) -> None:
         """The stop that waits for a child whose tree nobody drives is over. Nobody else of the tree has started.

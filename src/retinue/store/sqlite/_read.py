@@ -111,10 +111,10 @@ class Reader:
         return [cast("SessionId", row[0]) for row in self._all("owing", root)]
 
     def arrivals(self, roots: Sequence[SessionId], seen: int | None) -> Arrivals:
-        """Pending rows of the trees, unless only this connection has written; undecodable ones are left out and logged."""
+        """Pending rows of the trees that can be decoded; none if only this connection has written since `seen`."""
         version = cast("int", run(self._connection, "PRAGMA data_version")[0][0])
         if version == seen:
-            return Arrivals((), seen)
+            return Arrivals((), version)
         rows = self._all("arrivals", encode(roots).decode())
         columns = [(cast("SessionId", row[0]), cast("RowColumns", row[1:])) for row in rows]
         return Arrivals(decode_arrivals(columns), version)
