@@ -21,6 +21,7 @@ from retinue.host.host import Host
 from retinue.model.content import USER, Source, UserMessage
 from retinue.session.events import TurnEnd, TurnStart
 from retinue.session.mailbox import is_instruction
+from retinue.session.rows import Delivery, Kind
 from retinue.session.store import SessionStore
 from retinue.store.memory import MemoryHome, MemoryStore
 from retinue.testing.clock import FakeClock
@@ -54,6 +55,13 @@ class Cancel:
 
 
 @dataclass(frozen=True)
+class Order:
+    """Somebody outside the agent sends a control row."""
+
+    kind: Literal["interrupt", "stop"]
+
+
+@dataclass(frozen=True)
 class Maintain:
     pass
 
@@ -78,12 +86,13 @@ class Reload:
     """The agent is disposed and resumed."""
 
 
-Action: TypeAlias = Send | Cancel | Maintain | Withdraw | Open | Yield | Reload
+Action: TypeAlias = Send | Cancel | Order | Maintain | Withdraw | Open | Yield | Reload
 
 actions = st.one_of(
     st.builds(Send, st.sampled_from(["next-turn", "next-step"]), st.booleans(), st.sampled_from(sorted(SOURCES))),
     st.builds(Send, st.just("next-turn"), st.just(True), st.just("user"), st.just(True)),
     st.builds(Cancel, st.booleans()),
+    st.builds(Order, st.sampled_from(["interrupt", "stop"])),
     st.just(Maintain()),
     st.just(Withdraw()),
     st.just(Open()),
@@ -100,6 +109,7 @@ class World:
     gates: list[Gate]
     sent: list[Sent] = field(default_factory=list[Sent])
     ids: list[MessageId] = field(default_factory=list[MessageId])
+    orders: list[MessageId] = field(default_factory=list[MessageId])
     first: Send | None = None
 
     async def act(self, action: Action) -> None:
@@ -113,6 +123,8 @@ class World:
                     self.send(self.ids[-1], action)
             case Cancel(keep_mailbox=keep):
                 self.agent.cancel(Cause("user"), keep_mailbox=keep)
+            case Order(kind=kind):
+                self.order(kind)
             case Maintain():
                 self.host.start(self._maintain)
             case Withdraw():
@@ -132,6 +144,22 @@ class World:
     def send(self, id: MessageId, how: Send) -> None:
         sent = self.agent.send(id, id=id, target=how.target, wake=how.wake, source=SOURCES[how.source])
         self.sent.append(sent)
+
+    def order(self, kind: Kind) -> None:
+        id = MessageId(f"order-{len(self.orders)}")
+        length = len(self.agent.session.events)
+        message = UserMessage(id, ())
+        delivery = Delivery(
+            session_id=self.agent.id,
+            message=message,
+            target="next-step",
+            wake=False,
+            accepted_at=0,
+            kind=kind,
+            log_length=length,
+        )
+        self.orders.append(id)
+        self.host.sessions.post(delivery)
 
     async def _maintain(self) -> None:
         gate = Gate()
@@ -198,13 +226,16 @@ async def explore(todo: list[Action], kinds: list[str]) -> None:
 
 def check_running(agent: Agent) -> None:
     """Nothing is stranded: what may run, runs."""
-    if agent.session.mailbox.is_runnable and not agent.is_closing:
+    if agent.session.mailbox.is_runnable and not (agent.is_closing or agent.session.mailbox.is_stopping):
         assert type(agent.phase).__name__ in ("Running", "Maintenance", "Opening")
 
 
 async def check_end(world: World, store: SessionStore) -> None:
     session = world.agent.session
     rows = await store.read_rows(session.id)
+    orders, rows = [r for r in rows if r.delivery.is_control], [r for r in rows if not r.delivery.is_control]
+    assert [row.delivery.id for row in orders] == world.orders
+    assert all(row.state != "pending" for row in orders), "each order is obeyed, or moot"
     entered = [event.data.id for event in session.events if isinstance(event.data, UserMessage)]
     assert sorted(row.delivery.id for row in rows) == sorted(world.ids), "each message has one row"
     assert len(entered) == len(set(entered)), "none is read twice"
@@ -219,6 +250,10 @@ async def check_end(world: World, store: SessionStore) -> None:
             assert is_instruction(row.delivery), "stopping withdraws only what users and parents sent"
         if row.state == "pending":
             assert row.parked or not row.delivery.wake, "what may run has run"
+    for row in orders:
+        if row.state == "claimed" and row.delivery.kind == "interrupt":
+            assert row.turn is not None
+            assert ends[row.turn].reason != "completed", "an interrupt is answered by the turn that it ended"
     starts = [event.data.turn for event in session.events if isinstance(event.data, TurnStart)]
     assert starts == list(range(1, len(starts) + 1))
     assert sorted(ends) == starts, "everything that was started has ended"

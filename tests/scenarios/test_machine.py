@@ -25,10 +25,12 @@ from hypothesis import strategies as st
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.base.ids import MessageId, SessionId
+from retinue.compose.post import post_order
 from retinue.errors import RetinueError
 from retinue.host.host import Host
 from retinue.model.content import Source, Text, UserMessage
 from retinue.session.rows import Batch, Delivery, Insert
+from retinue.session.table import Sessions
 from retinue.subagent.lifecycle import SubagentEnded, SubagentStarted
 from retinue.subagent.provider import RunRequest
 from retinue.testing.clock import FakeClock
@@ -109,6 +111,14 @@ class Foreign:
 
 
 @dataclass(frozen=True)
+class Order:
+    """Another process orders an interrupt or a stop."""
+
+    who: Who
+    kind: Literal["interrupt", "stop"]
+
+
+@dataclass(frozen=True)
 class Open:
     """The oldest held reply or maintenance goes on."""
 
@@ -124,7 +134,19 @@ class Restart:
 
 
 Action: TypeAlias = (
-    Start | FollowUp | Interrupt | Maintain | StopRoot | Drain | Release | Dispose | Foreign | Open | Yield | Restart
+    Start
+    | FollowUp
+    | Interrupt
+    | Maintain
+    | StopRoot
+    | Drain
+    | Release
+    | Dispose
+    | Foreign
+    | Order
+    | Open
+    | Yield
+    | Restart
 )
 _who = st.integers(0, 5)
 actions = st.one_of(
@@ -140,6 +162,7 @@ actions = st.one_of(
     st.builds(Release, _who),
     st.builds(Dispose, _who),
     st.builds(Foreign, _who, st.sampled_from(["user", "coordinator"])),
+    st.builds(Order, _who, st.sampled_from(["interrupt", "stop"])),
     st.just(Open()),
     st.builds(Yield, st.integers(1, 12)),
     st.builds(Yield, st.integers(1, 12)),
@@ -230,11 +253,15 @@ class World:
             if not self.gates:
                 break
             self.gates.pop(0).open()
-        await of(host).wait_quiet(await self.root())
+        root = await self.root()
+        await host.sessions.look()
+        await of(host).wait_quiet(root)
         await host.sessions.writer.committed()
         self.check_running()
         assert self.root_id is not None
         await check_tree(host.sessions.store, self.root_id)
+        rows = await host.sessions.store.read_rows(self.root_id)
+        assert not [row.delivery.id for row in rows if row.delivery.is_control and row.state == "pending"]
 
     async def root(self) -> Agent:
         """The root agent: the live one, or it is resumed as a user would."""
@@ -288,7 +315,7 @@ class World:
         """What may run, runs, or is being taken down."""
         assert self.host is not None
         for agent in self.host.agents.list():
-            if agent.session.mailbox.is_runnable and not agent.is_closing:
+            if agent.session.mailbox.is_runnable and not (agent.is_closing or agent.session.mailbox.is_stopping):
                 assert type(agent.phase).__name__ in ("Running", "Maintenance", "Opening"), agent.label
 
     def describe(self) -> str:
@@ -334,6 +361,9 @@ class World:
                 group.start_soon(attempt, host.agents.dispose(agents[who % len(agents)]))
             case Foreign(source=source) if child is not None:
                 await self.insert(child, source)
+            case Order(who=who, kind=kind):
+                assert self.root_id is not None
+                await self.order([self.root_id, *self.known][who % (len(self.known) + 1)], kind)
             case Open():
                 if self.gates:
                     self.gates.pop(0).open()
@@ -355,6 +385,14 @@ class World:
         store, done = self.open_store(self.clock), anyio.Event()
         store.begin([Batch((Insert(delivery),))], lambda _: done.set())
         await done.wait()
+        if self.foreign % 2:  # a ring may be lost
+            await store.ring(self.root_id or child)
+        await store.aclose()
+
+    async def order(self, id: SessionId, kind: Literal["interrupt", "stop"]) -> None:
+        store = self.open_store(self.clock)
+        if await store.summary(id) is not None:
+            await post_order(Sessions(store, self.clock), kind, id)
         await store.aclose()
 
 
