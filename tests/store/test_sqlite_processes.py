@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,15 +13,20 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import pytest
 
 from retinue.base.clock import SystemClock
 from retinue.base.ids import SessionId
-from retinue.errors import LeaseLost, SessionHeld
+from retinue.errors import LeaseLost, SessionHeld, StoreLocked
 from retinue.session.events import StepStart, TurnStart
+from retinue.session.rows import Batch
+from retinue.session.store import StoreBusy
+from retinue.session.table import Sessions
 from retinue.store.sqlite import SqliteStore
+from retinue.testing.clock import FakeClock
 from tests.house.checkout import ROOT as CHECKOUT
-from tests.store.contract import Tree, append
+from tests.store.contract import Tree, append, insert
 
 ROOT = SessionId("root")
 
@@ -113,6 +121,30 @@ async def test_a_killed_process_frees_those_who_were_waiting_for_its_transaction
             await anyio.wait_all_tasks_blocked()
             process.kill()
         assert (await store.read(ROOT)).events[0].data == TurnStart(1)
+        await store.aclose()
+
+
+async def test_a_process_stopped_inside_a_transaction_is_named_and_nothing_is_lost_by_waiting(path: Path) -> None:
+    async with holder(path, "frozen") as process:
+        process.send_signal(signal.SIGSTOP)
+        clock = FakeClock()
+        store = SqliteStore.open(path, clock)
+        name = rf"process {process.pid} on {re.escape(socket.gethostname())}"
+        with pytest.raises(StoreBusy, match=name):
+            store.begin([Batch((insert("root", "m2"),))], lambda _: None)
+
+        sessions = Sessions(store, clock)
+        refused = sessions.post(insert("root", "m3").delivery)
+        await anyio.lowlevel.checkpoint()  # the first try
+        await clock.advance(31)
+        with pytest.raises(StoreLocked, match=rf"locked for 30 s by {name}; end or continue that process"):
+            await refused.wait()
+
+        late = sessions.post(insert("root", "m4").delivery)
+        process.kill()
+        await process.wait()
+        await late.wait()
+        assert [row.delivery.id for row in await store.read_rows(ROOT)] == ["m1", "m4"]
         await store.aclose()
 
 

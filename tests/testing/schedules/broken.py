@@ -17,6 +17,7 @@ from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.subagent.lifecycle import SubagentEnded
 from retinue.subagent.provider import PROVIDERS, Providers, RunRequest
 from retinue.subagent.providers.spawn import SpawnProvider
+from retinue.subagent.recovery import Recovery
 from retinue.subagent.resident import Resident
 from retinue.subagent.supervisor import Supervisor
 from retinue.subagent.tools.subagent import Backends, DelegationOptions, delegation_tool
@@ -58,8 +59,14 @@ def supervised_by(kind: type[Supervisor]) -> Delegation:
         def __init__(self, host: Host, providers: Providers) -> None:
             super().__init__(host, providers)
             self._supervisor = kind(
-                host, self._roster, self._contributions, live_tasks=lambda _: 0, is_draining=self.is_draining
+                host,
+                self._roster,
+                self._contributions,
+                live_tasks=lambda _: 0,
+                is_draining=self.is_draining,
+                is_stopping=lambda _: False,
             )
+            self._recovery = Recovery(host, self._roster, self._supervisor)
 
     @asynccontextmanager
     async def plugin(host: Host, _: SubagentConfig) -> AsyncGenerator[None]:

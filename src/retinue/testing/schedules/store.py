@@ -10,7 +10,7 @@ from retinue.errors import StoreFailure
 from retinue.session.events import Descriptor
 from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Append, Batch, Create, Insert, Settle, StoredRow
-from retinue.session.store import Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
+from retinue.session.store import Arrivals, Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
 from retinue.testing.schedules.schedule import Schedule
 
 __all__ = ["Names", "ScheduledStore"]
@@ -149,6 +149,18 @@ class ScheduledStore:
     async def owing(self, root: SessionId) -> list[SessionId]:
         """See SessionStore."""
         return await self._read("list who owes work", lambda: self.inner.owing(root))
+
+    async def arrivals(self, roots: Sequence[SessionId], seen: int | None) -> Arrivals:
+        """See SessionStore. At once: that others are looked for, for ever, is no sign that anything goes on."""
+        return await self.inner.arrivals(roots, seen)
+
+    def listen(self, heard: Callable[[], None]) -> bool:
+        """See SessionStore."""
+        return self.inner.listen(heard)
+
+    async def ring(self, root: SessionId) -> str | None:
+        """See SessionStore."""
+        return await self.inner.ring(root)
 
     async def acquire(self, root: SessionId) -> Lease:
         """See SessionStore."""
