@@ -14,7 +14,8 @@ from retinue.base.ids import SessionId
 from retinue.compose.post import Posted, post_message, post_order
 from retinue.errors import BadInput, IdConflict
 from retinue.host.host import Host
-from retinue.session.events import TurnEnd
+from retinue.session.events import ActivationEnd, TurnEnd
+from retinue.session.invariants import SessionRecord
 from retinue.session.rows import StoredRow
 from retinue.session.store import SessionStore
 from retinue.session.table import Sessions
@@ -25,7 +26,7 @@ from retinue.testing.gate import Gate
 from retinue.testing.host import all_sessions, resume_agent, start_agent
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import call, calls, hold, text
-from tests.scenarios.small import check_tree, endings_of, of, small_host
+from tests.scenarios.small import check_tree, of, small_host
 from tests.scenarios.stock import (
     CONTINUABLE,
     chain,
@@ -49,6 +50,10 @@ Kind = Literal["interrupt", "stop"]
 
 def ends(events: list[object]) -> list[tuple[str, str | None]]:
     return [(end.reason, end.cause) for end in events if isinstance(end, TurnEnd)]
+
+
+def endings_of(record: SessionRecord) -> list[str]:
+    return [event.data.outcome for event in record.events if isinstance(event.data, ActivationEnd)]
 
 
 async def turn_ends(store: SessionStore, id: SessionId) -> list[tuple[str, str | None]]:
