@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from retinue.testing.schedules.schedule import Schedule
 
@@ -16,13 +17,23 @@ __all__ = ["run_under"]
 
 T = TypeVar("T")
 
+_THREAD_S = 60.0
+"""How long a thread may take before the loop looks again."""
+
 
 def run_under(schedule: Schedule, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What `main` returned, run to its end under the schedule. Raises: what it raises; Stuck if it cannot be ended.
 
-    In one thread: nothing in it may wait for a thread, a socket or another process.
+    What helper threads do takes no time: while one is at work, the schedule decides nothing. Nothing may wait for a
+    socket or another process.
     """
-    return anyio.run(main, backend_options={"loop_factory": lambda: _Loop(schedule)})
+    selector = _Selector(schedule)
+
+    async def watched() -> T:
+        selector.threads = anyio.to_thread.current_default_thread_limiter()
+        return await main()
+
+    return anyio.run(watched, backend_options={"loop_factory": lambda: _Loop(schedule, selector)})
 
 
 class _Selector(selectors.SelectSelector):
@@ -31,12 +42,17 @@ class _Selector(selectors.SelectSelector):
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
         self._schedule = schedule
+        self.threads: anyio.CapacityLimiter | None = None
+        """Holds a token for each helper thread at work."""
 
     def select(self, timeout: float | None = None):
+        is_ready = timeout is not None and timeout <= 0
+        if self.threads is not None and self.threads.borrowed_tokens:
+            return super().select(0 if is_ready else _THREAD_S)
         ready = super().select(0)
         if ready:
             return ready
-        if timeout is not None and timeout <= 0:
+        if is_ready:
             self._schedule.busy()
         else:
             self._schedule.rest(timeout)
@@ -65,9 +81,9 @@ def _task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> _Task:
 class _Loop(asyncio.SelectorEventLoop):
     """Its time is the schedule's."""
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule, selector: _Selector) -> None:
         self._schedule = schedule
-        super().__init__(_Selector(schedule))
+        super().__init__(selector)
         self.set_task_factory(_task)
 
     def time(self) -> float:
