@@ -130,3 +130,14 @@ async def test_a_file_may_name_another_provider_that_has_no_key_here(tmp_path: P
     assert result.outcome == "completed"
     (told,) = model.requests()[1].results
     assert "no model provider 'openai' here" in told
+
+
+async def test_without_delegation_files_are_passed_over(tmp_path: Path) -> None:
+    put(tmp_path / ".retinue" / "agents" / "x.md", "---\ndescription: d\n---\np\n")
+    model = ScriptedModel(text("hi"))
+    settings = ["plugins.subagent=null", "plugins.report=null"]
+    async with retinue.open(
+        "scripted:m", client=model, cwd=tmp_path, home=tmp_path / "home", settings=settings, environ={}
+    ) as app:
+        await (await app.run("Go.")).result()
+    assert not [name for name in model.requests()[0].tool_names if "agent" in name]

@@ -112,8 +112,11 @@ class AgentFile:
 
 @asynccontextmanager
 async def plugin(host: Host, config: AgentsConfig) -> AsyncGenerator[None]:
-    """Agents whose folder has agent files can delegate to them. Raises: MissingSeam without delegation."""
-    backends = host.require(BACKENDS, needed_by="agents")
+    """Agents whose folder has agent files can delegate to them. Without delegation nothing is offered."""
+    backends = host.find(BACKENDS)
+    if backends is None:
+        yield
+        return
     found = Found(lambda cwd: find_agents(cwd, host.options.environ, config))
 
     async def offer(agent: Agent) -> None:
