@@ -265,23 +265,24 @@ def test_a_message_that_nobody_could_read_is_read_at_the_next_resume(at: At) -> 
     place.check()
 
 
-def test_twenty_senders_at_once_lose_and_double_nothing(at: At) -> None:
-    replies = [says(f"turn {n}") for n in range(20)]
+@pytest.mark.parametrize("count", [4, pytest.param(20, marks=pytest.mark.exploration)])
+def test_senders_at_once_lose_and_double_nothing(at: At, count: int) -> None:
+    replies = [says(f"turn {n}") for n in range(count)]
     with scripted_server(session("root", "ROOT", says("first", hold="go"), *replies)) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "json")
         server.wait(lambda s: bool(s.of("root")))
         (root,) = ids(place)
-        with ThreadPoolExecutor(20) as pool:
-            sent = list(pool.map(lambda n: place.retinue("send", root, f"word{n}"), range(20)))
-        assert [done.code for done in sent] == [0] * 20
+        with ThreadPoolExecutor(count) as pool:
+            sent = list(pool.map(lambda n: place.retinue("send", root, f"word{n}"), range(count)))
+        assert [done.code for done in sent] == [0] * count
         server.open("go")
         assert running.done().code == 0
         server.check()
     words = sorted(row.delivery.message.content[0].text for row in rows(place, root))  # type: ignore[union-attr]
-    assert words == sorted(["ROOT", *(f"word{n}" for n in range(20))])
+    assert words == sorted(["ROOT", *(f"word{n}" for n in range(count))])
     assert {row.state for row in rows(place, root)} == {"claimed"}
-    assert len({row.turn for row in rows(place, root)}) == 21
+    assert len({row.turn for row in rows(place, root)}) == count + 1
     place.check()
 
 

@@ -41,6 +41,7 @@ from tests.scenarios.stock import (
     settled,
     start,
     stock,
+    ticks,
 )
 from tests.store.contract_arrivals import order
 
@@ -142,6 +143,28 @@ async def test_a_stop_ends_those_below_and_wakes_nobody_who_is_stopped(tmp_path:
         await quiet(app, agent)
         assert agent.last_text == "after the stop"
         assert "stopped" in str(model.requests("R")[-1].users)
+
+
+async def test_nothing_starts_until_a_stop_is_over(tmp_path: Path) -> None:
+    model, held, slow = ScriptedModel(), Gate(), Gate()
+    model.script("R", text("after the stop"))
+    model.script("C", text("never").hold_after(held))
+    async with stock(model, tmp_path, *CONTINUABLE) as app:
+        agent = await app.agent(label="R")
+        child = await start(app, agent)
+        live(app, child).scope.push_async_callback(slow.wait)
+        await held.wait_reached()
+        await app.stop(agent.id)
+        await slow.wait_reached()
+        await app.send(agent.id, "and now")
+        await ticks()
+        assert (agent.status, model.requests("R")) == ("idle", ())
+        assert controls(await rows(app, agent.id)) == [("stop", "pending", None)]
+        slow.open()
+        await quiet(app, agent)
+        assert agent.last_text == "after the stop"
+        assert controls(await rows(app, agent.id)) == [("stop", "withdrawn", "done")], "it had no turn yet to claim it"
+        assert await endings(app, child) == ["aborted"]
 
 
 async def test_a_stop_ends_what_works_in_the_background_too(tmp_path: Path) -> None:
