@@ -53,6 +53,18 @@ class Leases:
         assert await is_held(other)
         tree.commit(append("root", 0, TurnStart(1)))
 
+    @pytest.mark.parametrize("seconds", [1e6, -1e6])
+    async def test_a_wall_clock_that_is_set_takes_no_lease_from_anybody(self, home: Home, seconds: float) -> None:
+        tree, other = await Tree.planted(home.open()), home.open()
+        home.clock.set_wall(seconds)
+        assert await is_held(other)
+        assert await tree.store.renew([tree.lease]) != [None]
+        home.clock.set_wall(-2 * seconds)
+        await home.clock.advance(TERM_S - 1)
+        assert await is_held(other)
+        await home.clock.advance(2)
+        assert not await is_held(other), "a lease that nobody renews runs out in its own time"
+
     async def test_trees_are_held_one_by_one(self, home: Home) -> None:
         await Tree.planted(home.open(), "one")
         await Tree.planted(home.open(), "two")

@@ -277,6 +277,23 @@ async def test_a_wait_for_the_disk_ends_although_the_store_is_closed(path: Path)
     await event.wait()
 
 
+async def test_a_log_that_was_taken_away_is_not_confirmed(store: SqliteStore, path: Path) -> None:
+    tree = await Tree.planted(store)
+    os.rename(f"{path}-wal", f"{path}-gone")
+    tree.commit(append("root", 0, TurnStart(1)))
+    answers: list[Exception | None] = []
+    event = anyio.Event()
+
+    def done(error: Exception | None) -> None:
+        answers.append(error)
+        event.set()
+
+    store.begin_sync(done)
+    await event.wait()
+    assert isinstance(answers[0], FileNotFoundError)
+    os.replace(f"{path}-gone", f"{path}-wal")
+
+
 async def test_a_disk_that_does_not_confirm_is_said(store: SqliteStore, path: Path) -> None:
     await Tree.planted(store)
     os.rename(f"{path}-wal", f"{path}-gone")

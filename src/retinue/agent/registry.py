@@ -229,9 +229,11 @@ class Agents:
         self._disposals[agent] = done = anyio.Event()
         with anyio.CancelScope(shield=True):
             try:
-                await self._end(agent, last)
-            finally:
-                await self._let_go(agent)
+                try:
+                    await self._end(agent, last)
+                finally:
+                    await self._let_go(agent)
+            finally:  # whoever waits for the end must not wait for ever, whatever went wrong with it
                 del self._disposals[agent]
                 done.set()
 

@@ -157,7 +157,14 @@ class Sessions:
         if hold is not None:
             with anyio.move_on_after(5, shield=True):
                 await self.writer.committed()
-                await self.store.release(hold.lease)
+                await self._give_back(hold)
+
+    async def _give_back(self, hold: Hold) -> None:
+        """The lease is free, as far as the store can do it; one that it cannot free runs out by itself."""
+        try:
+            await self.store.release(hold.lease)
+        except (RetinueError, StoreBusy) as error:
+            _log.warning("the lease of session %s could not be given back: %s", hold.lease.root, error)
 
     async def renew(self) -> None:
         """Every held lease was confirmed, or is marked lost and its sessions are dropped."""
@@ -297,12 +304,11 @@ class Sessions:
                 _log.warning("what others have sent could not be looked for, trying again: %s", error)
 
     async def aclose(self) -> None:
-        """Everything submitted is stored and every lease is free."""
+        """Everything submitted is stored or refused, and every lease is free as far as the store can do it."""
         with anyio.CancelScope(shield=True):
             await self.writer.aclose()
             for root in list(self._holds):
-                hold = self._holds.pop(root)
-                await self.store.release(hold.lease)
+                await self._give_back(self._holds.pop(root))
             self._live.clear()
 
 

@@ -207,7 +207,7 @@ class MemoryStore:
         """See the contract."""
         self._check_open()
         lease = self.home.tables.leases.get(root, LeaseRecord())
-        if lease.owner not in self.home.living or self._clock.now_ms() >= lease.expires_at:
+        if lease.owner not in self.home.living or self._now_ms() >= lease.expires_at:
             return None
         self.home.bells.get(lease.owner or "", lambda: None)()
         return f"process {lease.owner!r}"
@@ -218,7 +218,7 @@ class MemoryStore:
         """See the contract."""
         self._check_open()
         valid_until_s = self._clock.elapsed_s() + MEMORY_LEASE_TERM_S / 2
-        now = self._clock.now_ms()
+        now = self._now_ms()
         leases = self.home.tables.leases
         lease = leases.get(root, LeaseRecord())
         if lease.owner not in {None, self._owner} and lease.owner in self.home.living and now < lease.expires_at:
@@ -243,7 +243,10 @@ class MemoryStore:
         return lease.owner == self._owner == stored.owner and lease.fence == stored.fence
 
     def _expiry(self) -> int:
-        return self._clock.now_ms() + int(MEMORY_LEASE_TERM_S * 1000)
+        return self._now_ms() + int(MEMORY_LEASE_TERM_S * 1000)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.elapsed_s() * 1000)
 
     async def release(self, lease: Lease) -> None:
         """See the contract."""

@@ -23,7 +23,7 @@ class _Sleeper:
 
 
 class FakeClock:
-    """A Clock. Both of its hands move together, and only with `advance`."""
+    """A Clock. Both of its hands move together, and only with `advance`; `set_wall` moves one of them alone."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._start_ms = now_ms
@@ -34,6 +34,10 @@ class FakeClock:
     def now_ms(self) -> int:
         """See Clock."""
         return self._start_ms + round(self._elapsed_s * 1000)
+
+    def set_wall(self, seconds: float) -> None:
+        """Somebody has set the wall clock forwards, or backwards if negative. No time has passed."""
+        self._start_ms += round(seconds * 1000)
 
     def elapsed_s(self) -> float:
         """See Clock. 0 at first."""

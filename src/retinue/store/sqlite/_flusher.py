@@ -101,11 +101,9 @@ class Flusher:
 def flush_log(path: str, *, folder: bool) -> None:
     """The write-ahead log is on disk, and with `folder` also the fact that it exists.
 
-    Opening this file by hand is safe: SQLite locks the database and its shared memory, never the log.
+    Opening this file by hand is safe: SQLite locks the database and its shared memory, never the log. Raises: OSError,
+    also if there is no such file: somebody has taken away what was committed, and a disk cannot confirm that.
     """
-    try:
-        flush_file(path + "-wal")
-    except FileNotFoundError:
-        return
+    flush_file(path + "-wal")
     if folder:
         flush_file(os.path.dirname(path) or ".")

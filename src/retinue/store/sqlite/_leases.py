@@ -53,7 +53,7 @@ class Leases:
         """That owner, and for how many milliseconds it may hold the lease without renewing it."""
         rows = self._all("read_lease", root)
         _, holder, expires_at = cast("tuple[int, str | None, int]", rows[0]) if rows else (0, None, 0)
-        rest = expires_at - self._clock.now_ms()
+        rest = expires_at - self._now_ms()
         return (holder, rest) if holder is not None and rest > 0 and self._owner.is_alive(holder) else None
 
     def _refuse(self, root: SessionId, holder: str, rest_ms: int) -> None:
@@ -84,8 +84,13 @@ class Leases:
         with Transaction(self._connection, "IMMEDIATE"):
             self._all("free_all_leases", self._owner.id)
 
+    def _now_ms(self) -> int:
+        """On the clock that nobody sets: the wall clock of one process may jump past the lease of another, which lives
+        and is sure of it. All processes of a machine share this clock until it starts anew, and then no owner lives."""
+        return int(self._clock.elapsed_s() * 1000)
+
     def _expiry(self) -> int:
-        return self._clock.now_ms() + int(LEASE_TERM_S * 1000)
+        return self._now_ms() + int(LEASE_TERM_S * 1000)
 
     def _all(self, name: str, *values: int | str) -> list[Row]:
         return run(self._connection, SQL[name], values)

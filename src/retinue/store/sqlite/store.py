@@ -299,6 +299,7 @@ class SqliteStore:
                     with suppress(OSError):
                         flush_log(self._path, folder=True)
         finally:
-            connection.close()
+            with suppress(apsw.Error):  # what a failing disk has left to say: all that was committed is in the log
+                connection.close()
             if self._owner is not None:
                 self._owner.close()
