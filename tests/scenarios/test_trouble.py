@@ -21,7 +21,7 @@ from retinue.base.ids import MessageId, SessionId
 from retinue.errors import StoreFailure
 from retinue.host.host import Host
 from retinue.model.content import AssistantMessage
-from retinue.session.events import UserMessage
+from retinue.session.events import ActivationEnd, UserMessage
 from retinue.session.invariants import SessionRecord
 from retinue.store.sqlite import SqliteStore
 from retinue.testing.clock import FakeClock
@@ -31,7 +31,7 @@ from retinue.testing.request import SeenRequest
 from retinue.testing.script import Reply, call, calls, text
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext
-from tests.scenarios.small import check_tree, endings_of, of, small_host
+from tests.scenarios.small import check_tree, of, small_host
 from tests.scenarios.stock import ticks
 from tests.support.disk import Disk, Operation, faulty_disk
 
@@ -52,6 +52,11 @@ KINDS: dict[str, tuple[Operation, str, type[apsw.Error], str]] = {
 def disk() -> Generator[Disk]:
     with faulty_disk() as disk:
         yield disk
+
+
+def endings_of(record: SessionRecord) -> list[str]:
+    """How its activations ended."""
+    return [event.data.outcome for event in record.events if isinstance(event.data, ActivationEnd)]
 
 
 class Story:

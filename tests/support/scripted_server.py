@@ -105,6 +105,11 @@ class ScriptedServer:
         """The requests of one session, in order."""
         return [request for request in self.requests if request.session == session]
 
+    def take_back(self, session: str, count: int) -> None:
+        """The last replies are given again: who asked has lost them."""
+        (one,) = [known for known in self._sessions if known.name == session]
+        one.taken -= count
+
     def wait(self, condition: Callable[["ScriptedServer"], bool], timeout_s: float = 15.0) -> None:
         """Return once `condition` holds; it is looked at whenever something happened here."""
         with self._changed:

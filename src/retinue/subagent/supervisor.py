@@ -329,7 +329,8 @@ class Supervisor:
         try:
             summary = await self._host.sessions.store.summary(resident.id)
             if resident.refused(summary.events if summary is not None else 0) > REFUSAL_LIMIT:
-                raise StoreFailure("its settlement was refused again and again")
+                cause = resident.agent.failure
+                raise StoreFailure(str(cause) if cause is not None else "its settlement was refused again and again")
             if not resident.is_released:
                 await self.bring_children(resident.id, resident.ancestry)
                 await self._build(resident)

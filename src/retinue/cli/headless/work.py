@@ -27,7 +27,7 @@ from retinue.compose.app import App
 from retinue.compose.dotenv import with_dotenv
 from retinue.compose.run import Result, Run
 from retinue.compose.tree import usage_object
-from retinue.errors import RetinueError
+from retinue.errors import RetinueError, StoreFailure
 from retinue.model.content import Usage
 from retinue.session.events import ErrorRecord
 
@@ -135,6 +135,8 @@ class _Work:
             code, message = described(error)
             self.output.result(self.nothing("error", code, message))
             say(code, message)
+            if self.is_stored and self.root is not None and self.job.is_resumable and isinstance(error, StoreFailure):
+                progress.say(f"go on with: {self.again(self.root)}")
             if not isinstance(error, RetinueError) or os.environ.get("RETINUE_DEBUG"):
                 progress.say("".join(traceback.format_exception(error)).rstrip())
             return exit_code(error)
@@ -181,10 +183,16 @@ class _Work:
         await run.agent.environment.sessions.writer.durable()
         if control.is_suspending:
             return self.cut_off(run, finished)
-        result = replace(run.so_far(), stopped=finished.stopped, abandoned=finished.abandoned)
+        unsettled = await self.unsettled(run, finished)
+        result = replace(run.so_far(), stopped=finished.stopped, abandoned=(*finished.abandoned, *unsettled))
         if control.limit is not None and result.error is None and result.abandoned:
             result = replace(result, error=_LIMITS.get(control.limit.detail or ""))
         return result
+
+    async def unsettled(self, run: Run, finished: Finished) -> list[SessionId]:
+        """Who else of the tree still owes work, although nobody is at it: the store took no more of what they did."""
+        owing = await run.agent.environment.sessions.store.owing(run.session_id)
+        return [id for id in owing if id != run.session_id and id not in finished.abandoned]
 
     def cut_off(self, run: Run, finished: Finished) -> Result:
         """The result of a run that the end of its process leaves open."""
@@ -224,7 +232,8 @@ class _Work:
             say(error.code, error.message)
         if result.outcome == "completed" and result.abandoned:
             say("ABANDONED", f"still at work when the wait ended: {', '.join(result.abandoned)}")
-        is_cut = result.outcome in _RESUMABLE or control.is_suspending or bool(result.abandoned)
+        has_failed = self.run is not None and self.run.agent.failure is not None  # its turn is open in its log
+        is_cut = result.outcome in _RESUMABLE or control.is_suspending or bool(result.abandoned) or has_failed
         if self.job.is_resumable and is_cut:
             progress.say(f"go on with: {self.again(result.session_id)}")
         if result.outcome != "completed":
