@@ -109,8 +109,9 @@ async def test_c17_an_interrupt_parks_what_is_queued_and_the_next_message_runs_i
         notice = next(said for said in said_to(model.requests("R")[-1]) if "[notice]" in said)
         assert "2 messages are still queued" in notice
         assert "send_message resumes it" in notice
-        rows = await app.host.sessions.store.read_rows(child)
-        assert [(row.state, row.parked) for row in rows] == [("claimed", False), ("pending", True), ("pending", True)]
+        rows = [(row.state, row.parked, row.delivery.kind) for row in await app.host.sessions.store.read_rows(child)]
+        parked = ("pending", True, "message")
+        assert rows == [("claimed", False, "message"), parked, parked, ("claimed", False, "interrupt")]
         root.add(
             calls(call("list_agents")),
             calls(call("send_message", subagent_id=child, message="E")),

@@ -1,4 +1,4 @@
-"""Control rows: what somebody outside an agent, such as another process, orders the runtime to do with it.
+"""Control rows: what somebody outside an agent, its parent or another process, orders the runtime to do with it.
 
 A row is answered in the batch that has its effect. A crash in between leaves it pending, and whoever loads the session
 next obeys it before anything else. Source: behaviour IN-09, IN-34..36.
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from retinue.agent.phase import Cause, Running
+from retinue.agent.phase import Cause, CauseKind, Running
 from retinue.agent.signals import StopAsked
 from retinue.errors import RetinueError, error_record
 from retinue.session.events import ActivationEnd, TurnEnd
@@ -43,7 +43,8 @@ def heed(agent: Agent, rows: Sequence[PendingRow]) -> None:
             is_stop = row.delivery.kind == "stop"
             if is_stop:
                 _announce(agent)
-            agent.cancel(Cause("user"), keep_mailbox=not is_stop, before=row)
+            who: CauseKind = "parent" if row.delivery.message.source.kind == "coordinator" else "user"
+            agent.cancel(Cause(who), keep_mailbox=not is_stop, before=row)
             if isinstance(agent.phase, Running) and any(_resumes(later, row) for later in _waiting(agent.session)):
                 agent.phase.resumes = True
 

@@ -328,15 +328,37 @@ class Continuations:
         `caller` is a live ancestor, or None for the user. A child that is not resident is left alone. Raises:
         Unauthorized for a caller that is not a live ancestor.
         """
+        resident = self._interruptible(id, caller)
+        if resident is not None:
+            resident.agent.cancel(Cause("user" if caller is None else "parent"), keep_mailbox=True)
+
+    def interrupt_order(self, id: SessionId, caller: Agent, order: MessageId) -> Delivery | None:
+        """What interrupts the child's current turn, as `interrupt` does, once it is inserted; also after a crash.
+
+        None for a child that is not at work here. Raises: as `interrupt`.
+        """
+        resident = self._interruptible(id, caller)
+        if resident is None:
+            return None
+        return Delivery(
+            session_id=id,
+            message=UserMessage(order, (), Source(kind="coordinator", form="relay", sender_session_id=caller.id)),
+            target="next-step",
+            wake=False,
+            accepted_at=self._host.clock.now_ms(),
+            kind="interrupt",
+            log_length=resident.agent.session.next_seq,
+        )
+
+    def _interruptible(self, id: SessionId, caller: Agent | None) -> Resident | None:
         if caller is not None and (not self._agents.is_live(caller) or caller.id == id):
             raise Unauthorized(f"agent {caller.id!r} may not interrupt {id!r}: only a live ancestor may")
         resident = self._roster.get(id)
         if resident is None:
-            return
+            return None
         if caller is not None and caller.id not in resident.ancestry:
             raise Unauthorized(f"agent {id!r} was not started by {caller.id!r} or its descendants")
-        if resident.obstacle is None and not resident.agent.is_closing:
-            resident.agent.cancel(Cause("user" if caller is None else "parent"), keep_mailbox=True)
+        return resident if resident.obstacle is None and not resident.agent.is_closing else None
 
     def stop(self, event: StopAsked) -> None:
         """An agent is stopped with everything below it. See `Stops`."""

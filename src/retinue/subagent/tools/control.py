@@ -11,6 +11,7 @@ from retinue.errors import ToolFailure
 from retinue.host.host import Host
 from retinue.model.content import Source, Text, UserMessage
 from retinue.session.rows import Delivery
+from retinue.session.transaction import Transaction
 from retinue.subagent.continuation import Continuations
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
@@ -75,9 +76,8 @@ def interrupt_tool(continuations: Continuations) -> Tool:
         """Stop an agent's current turn."""
         id, caller = SessionId(agent_id.strip()), _caller(ctx)
         await continuations.wait_here(id, caller)
-        is_at_work = continuations.resident(id) is not None
-        continuations.interrupt(id, caller)
-        if is_at_work:
+        order = continuations.interrupt_order(id, caller, MessageId(derived_id("interrupt", *ctx.key.parts)))
+        if continuations.resident(id) is not None:
             text = f"Agent {id} was asked to stop its current turn. Its notice says how it ended."
         elif _TASK_ID.fullmatch(id):
             text = f"{id} is a background task, not an agent; nothing was stopped. Use task_kill for it."
@@ -87,9 +87,14 @@ def interrupt_tool(continuations: Continuations) -> Tool:
             content=(Text(text),),
             value={"accepted": True},
             meta={"subagent_id": id},
+            writes=None if order is None else lambda tx: _insert(tx, order),
         )
 
     return interrupt_agent
+
+
+def _insert(tx: Transaction, order: Delivery) -> None:
+    tx.insert(order)
 
 
 def _caller(ctx: ToolContext) -> Agent:

@@ -60,7 +60,7 @@ class State:
         for id, record in self.records.items():
             entered = {event.data.id for event in record.events if isinstance(event.data, UserMessage)}
             found.extend(
-                f"{self.path(id)} got {row.delivery.message.source.kind} {self._text(row)!r}: {_fate(row, entered)}"
+                f"{self.path(id)} got {self._what(row)}: {_fate(row, entered)}"
                 for row in record.rows
                 if row.delivery.message.source.kind != "runtime"
             )
@@ -70,9 +70,13 @@ class State:
             found.append(f"{self.path(id)} ended: {turns[-1].reason if turns else 'it never ran'}")
         return sorted(line for line in (map(smooth, found) if smooth is not None else found) if line)
 
-    def _text(self, row: StoredRow) -> str:
+    def _what(self, row: StoredRow) -> str:
+        if row.delivery.is_control:
+            return f"the order to {row.delivery.kind}"
         text = text_of(row.delivery.message.content).replace(self._folder, "FOLDER")
-        return text if self._ids is None else self._ids.sub(lambda found: self._names[SessionId(found[0])], text)
+        if self._ids is not None:
+            text = self._ids.sub(lambda found: self._names[SessionId(found[0])], text)
+        return f"{row.delivery.message.source.kind} {text!r}"
 
     def last_turn(self, id: SessionId) -> int:
         """The number of the newest turn of the session; 0 before the first."""
@@ -107,6 +111,8 @@ class State:
 
 def _fate(row: StoredRow, entered: set[MessageId]) -> str:
     if row.state == "claimed":
+        if row.delivery.is_control:
+            return "obeyed"
         return "read" if row.delivery.id in entered else "taken, and never read"
     if row.state == "pending":
         return "parked" if row.parked else "pending"
