@@ -1,5 +1,6 @@
 """Interrupting: in order with the first signal, at once with the second."""
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 from retinue.model.content import UserMessage
 from retinue.session.folds import CONTEXT_PLUGIN
 from tests.support.command import Place
+from tests.support.processes import runs
 from tests.support.scripted_server import ScriptedServer, scripted_server
 from tests.support.scripts import calls, delegate, says, session
 
@@ -56,16 +58,17 @@ def test_a_signal_closes_nothing_and_resume_goes_on_in_every_open_turn(at: At, n
 
 
 def test_a_command_that_a_signal_cuts_off_is_gone_and_its_outcome_unknown(at: At) -> None:
-    command = {"tool": "bash", "args": {"command": "echo $$ > pid; sleep 600; touch done"}}
+    mark = os.urandom(8).hex()
+    command = {"tool": "bash", "args": {"command": f"bash -c 'echo > pid; sleep 600; touch done' {mark}"}}
     with scripted_server(session("root", "ROOT", calls(command), says("I look again"))) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "jsonl")
         root = running.line().removeprefix("session ")
-        _until(lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().endswith("\n"))
+        _wait_for(place.folder / "pid")
         running.signal(signal.SIGINT)
         done = running.done()
         assert (done.code, done.result["outcome"]) == (130, "aborted")
-        assert not _is_running(int((place.folder / "pid").read_text()))
+        assert not runs(mark)
         assert [event.type for event in place.log(root)][-1] == "tool/start"
 
         again = place.retinue("resume", root)
@@ -78,18 +81,20 @@ def test_a_command_that_a_signal_cuts_off_is_gone_and_its_outcome_unknown(at: At
 
 
 def test_the_owner_of_a_command_in_the_background_is_told_that_it_ended_with_the_process(at: At) -> None:
-    command = {"tool": "bash", "args": {"command": "echo $$ > pid; sleep 600", "run_in_background": True}}
+    mark = os.urandom(8).hex()
+    words = f"bash -c 'echo > pid; sleep 600' {mark}"
+    command = {"tool": "bash", "args": {"command": words, "run_in_background": True}}
     with scripted_server(session("root", "ROOT", calls(command), says("it runs"), says("so it ended"))) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "json")
         root = running.line().removeprefix("session ")
-        _until(lambda: (place.folder / "pid").exists() and (place.folder / "pid").read_text().endswith("\n"))
+        _wait_for(place.folder / "pid")
         _until(lambda: _count(place, root, "turn/end") == 1)
         running.signal(signal.SIGTERM)
         done = running.done()
         assert (done.code, done.result["outcome"], done.result["abandoned"]) == (143, "completed", ["bash-1"])
         assert done.result["error"]["code"] == "INTERRUPTED"
-        assert not _is_running(int((place.folder / "pid").read_text()))
+        assert not runs(mark)
 
         assert [place.retinue("resume", root).out for _ in range(2)] == ["so it ended\n", "so it ended\n"]
     assert _sources(place, root).count("plugin") == 1
@@ -175,10 +180,3 @@ def _sources(place: Place, session: str) -> list[str]:
     """Who said what the session read, but for the runtime's account of what holds."""
     read = [event.data for event in place.log(session) if isinstance(event.data, UserMessage)]
     return [said.source.kind for said in read if said.source.plugin != CONTEXT_PLUGIN]
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

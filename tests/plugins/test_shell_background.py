@@ -77,14 +77,3 @@ async def test_the_end_of_its_agent_ends_a_background_command(tmp_path: Path) ->
         assert runs(f"{tmp_path}/mark")
         await app.close(agent)
         assert not runs(f"{tmp_path}/mark")
-
-
-def runs(words: str) -> bool:
-    """A process with that in its command line runs, in whichever namespace."""
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if words.encode() in line.read_bytes():
-                return True
-        except OSError:
-            continue
-    return False
