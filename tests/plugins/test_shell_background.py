@@ -10,6 +10,7 @@ from retinue.testing.model import ScriptedModel
 from retinue.testing.request import SeenRequest
 from retinue.testing.script import call, calls, text
 from tests.scenarios.stock import quiet, said_to, stock
+from tests.support.processes import runs
 
 
 def result(request: SeenRequest) -> str:
