@@ -216,6 +216,15 @@ def test_a_filter_without_slash_matches_names_at_any_depth() -> None:
     assert not glob_filter("src/*.py")("src/a/c.py")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "matches", "does_not"),
+    [("[+--]", ",", "a"), ("[a&&b]", "&", "c"), ("[[x]", "[", "y"), ("[---]", "-", "a")],
+)
+def test_doubled_signs_in_brackets_are_themselves(pattern: str, matches: str, does_not: str) -> None:
+    assert glob_regex(pattern).match(matches)
+    assert not glob_regex(pattern).match(does_not)
+
+
 @given(st.text(alphabet="a*?[]{},!/.\\-", max_size=12), st.text(alphabet="a/.-", max_size=8))
 def test_any_pattern_is_a_matcher_or_refused(pattern: str, path: str) -> None:
     try:

@@ -128,7 +128,8 @@ def glob_regex(pattern: str) -> re.Pattern[str]:
         elif char == "?":
             out.append("[^/]")
         elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
-            inner = pattern[at:end].replace("\\", "\\\\").replace("[", "\\[")
+            # Doubled, these would be set operations some day, and a warning now.
+            inner = re.sub(r"([\\\[&~|])|(?<=-)-", r"\\\g<0>", pattern[at:end])
             out.append(f"[{'^' + inner[1:] if inner[0] in '!^' else inner}]")
             at = end + 1
         elif char == "{" and "}" in pattern[at:]:
