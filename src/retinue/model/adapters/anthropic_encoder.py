@@ -12,8 +12,9 @@ from msgspec import Struct, ValidationError, convert
 
 from retinue.base.json import JSON, JSONObject
 from retinue.base.recent import Recent
-from retinue.errors import BadInput, ConfigError
+from retinue.errors import BadInput
 from retinue.model.adapters.anthropic_transcript import CACHE_MARK, AnthropicTranscript
+from retinue.model.adapters.pieces import KeptTools, tail_of, transcript_of
 from retinue.model.adapters.wire import encode_wire
 from retinue.model.client import Body, ModelRequest, ToolSpec
 from retinue.model.encoding import Encoding, SentBody
@@ -55,7 +56,7 @@ class AnthropicEncoder:
         self._is_cached = is_cached
         self._ceilings = output_ceiling
         self._encodings: dict[str, Encoding] = {}
-        self._tools: Recent[int, tuple[tuple[ToolSpec, ...], bytes]] = Recent()
+        self._tools = KeptTools(_tool)
         self._heads: Recent[tuple[str, str], bytes] = Recent()
 
     @classmethod
@@ -87,18 +88,18 @@ class AnthropicEncoder:
         Raises: BadInput if the transcript is another client's; ConfigError if `options` set a field that this client
         owns.
         """
-        transcript = _own(request)
+        transcript = transcript_of(request, AnthropicTranscript)
         return (
             self._head(request.model, request.system),
             bytes(transcript.data),
             transcript.rest(cached=self._is_cached) + b"]",
-            self._tool_list(request.tools),
+            self._tools.field(request.tools),
             self._tail(request),
         )
 
     def sent(self, request: ModelRequest, body: Body) -> SentBody:
         """The record of `body`, which `encode` made of `request`. Costs what is new since the last one."""
-        return _own(request).digest.of(body)
+        return transcript_of(request, AnthropicTranscript).digest.of(body)
 
     def _ceiling(self, model: str) -> int:
         return (self._ceilings(model) if self._ceilings else None) or _DEFAULT_CEILING
@@ -116,30 +117,9 @@ class AnthropicEncoder:
             self._heads.put((model, system), head)
         return head
 
-    def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        if not tools:
-            return b""
-        kept = self._tools.get(id(tools))
-        if kept is None:
-            # The tuple is kept beside its bytes: as long as it lives, no other has its identity.
-            kept = (tools, b',"tools":' + encode_wire([_tool(tool) for tool in tools]))
-            self._tools.put(id(tools), kept)
-        return kept[1]
-
     def _tail(self, request: ModelRequest) -> bytes:
         fields: JSONObject = {"stream": True, "max_tokens": request.max_tokens or self._ceiling(request.model)}
-        for name, value in request.options.items():
-            if name in _OWN_FIELDS:
-                raise ConfigError(f"option {name!r} of {self._provider!r} is not free; set {_OWN_FIELDS[name]} instead")
-            fields[name] = value
-        return b"," + encode_wire(fields)[1:]
-
-
-def _own(request: ModelRequest) -> AnthropicTranscript:
-    transcript = request.transcript
-    if not isinstance(transcript, AnthropicTranscript):
-        raise BadInput(f"the transcript is a {type(transcript).__name__}; take one from this client's transcript()")
-    return transcript
+        return tail_of(fields, request, _OWN_FIELDS, self._provider)
 
 
 def _tool(tool: ToolSpec) -> JSON:

@@ -6,8 +6,9 @@ import msgspec
 
 from retinue.base.json import JSON, JSONObject
 from retinue.base.recent import Recent
-from retinue.errors import BadInput, ConfigError
+from retinue.errors import BadInput
 from retinue.model.adapters.openai_transcript import ChatTranscript
+from retinue.model.adapters.pieces import KeptTools, tail_of, transcript_of
 from retinue.model.adapters.quirks import Quirks
 from retinue.model.adapters.wire import encode_wire
 from retinue.model.client import Body, ModelRequest, ToolSpec
@@ -38,7 +39,7 @@ class ChatEncoder:
         self._encoding = Encoding(CHAT_ENCODER, CHAT_VERSION, _deviations(quirks))
         self._provider = provider
         self._quirks = quirks
-        self._tools: Recent[int, tuple[tuple[ToolSpec, ...], bytes]] = Recent()
+        self._tools = KeptTools(_tool)
         self._heads: Recent[tuple[str, str], bytes] = Recent()
 
     @classmethod
@@ -63,16 +64,16 @@ class ChatEncoder:
         Raises: BadInput if the transcript is another client's; ConfigError if `options` set a field that this client
         owns.
         """
-        transcript = _own(request)
+        transcript = transcript_of(request, ChatTranscript)
         head = self._head(request.model, request.system)
         messages = bytes(transcript.data)
         if head.endswith(b"["):  # without a system message the first comma has nothing before it
             messages = messages[1:]
-        return head, messages, transcript.pending() + b"]", self._tool_list(request.tools), self._tail(request)
+        return head, messages, transcript.pending() + b"]", self._tools.field(request.tools), self._tail(request)
 
     def sent(self, request: ModelRequest, body: Body) -> SentBody:
         """The record of `body`, which `encode` made of `request`. Costs what is new since the last one."""
-        return _own(request).digest.of(body)
+        return transcript_of(request, ChatTranscript).digest.of(body)
 
     def _head(self, model: str, system: str) -> bytes:
         head = self._heads.get((model, system))
@@ -83,16 +84,6 @@ class ChatEncoder:
             self._heads.put((model, system), head)
         return head
 
-    def _tool_list(self, tools: tuple[ToolSpec, ...]) -> bytes:
-        if not tools:
-            return b""
-        kept = self._tools.get(id(tools))
-        if kept is None:
-            # The tuple is kept beside its bytes: as long as it lives, no other has its identity.
-            kept = (tools, b',"tools":' + encode_wire([_tool(tool) for tool in tools]))
-            self._tools.put(id(tools), kept)
-        return kept[1]
-
     def _tail(self, request: ModelRequest) -> bytes:
         quirks = self._quirks
         fields: JSONObject = {"stream": quirks.stream}
@@ -100,18 +91,7 @@ class ChatEncoder:
             fields["stream_options"] = {"include_usage": True}
         if request.max_tokens is not None:
             fields[quirks.max_tokens_field] = request.max_tokens
-        for name, value in request.options.items():
-            if name in _OWN_FIELDS:
-                raise ConfigError(f"option {name!r} of {self._provider!r} is not free; set {_OWN_FIELDS[name]} instead")
-            fields[name] = value
-        return b"," + encode_wire(fields)[1:]
-
-
-def _own(request: ModelRequest) -> ChatTranscript:
-    transcript = request.transcript
-    if not isinstance(transcript, ChatTranscript):
-        raise BadInput(f"the transcript is a {type(transcript).__name__}; take one from this client's transcript()")
-    return transcript
+        return tail_of(fields, request, _OWN_FIELDS, self._provider)
 
 
 def _deviations(quirks: Quirks) -> dict[str, JSON]:
