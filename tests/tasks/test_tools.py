@@ -292,7 +292,7 @@ async def test_tt22_the_model_collects_a_task_through_the_real_loop(store: Sessi
 async def test_tt05_the_receipt_of_a_start_says_that_a_notice_comes(store: SessionStore) -> None:
     async with desk(store) as d:
         said = receipt(begin(d.tasks, Work(), d.agent))
-        for words in ("`bash-1`", "notice", "do not poll", "`task_output`", "`task_kill`"):
+        for words in ("bash-1", "notice", "do not poll", "task_output", "task_kill"):
             assert words in said
 
 

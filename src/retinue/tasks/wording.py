@@ -48,8 +48,8 @@ def guidance(context: AssemblyContext) -> str:
 def receipt(task: TaskSnapshot) -> str:
     """What the call that started a task answers."""
     return (
-        f"Started background task `{task.id}`. A notice will tell you when it ends, so do not poll: go on with other "
-        f"work. `task_output` reads it, `task_kill` stops it."
+        f"Task {task.id} is running in the background. This is a receipt, not its result: a notice comes when it ends, "
+        "so do not poll or sleep. task_output reads what there is of it, task_kill stops it."
     )
 
 

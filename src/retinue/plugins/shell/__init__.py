@@ -33,6 +33,7 @@ from retinue.plugins.shell.process import CommandRun, start_command
 from retinue.plugins.shell.running import Running
 from retinue.prompt.sections import AssemblyContext, Section
 from retinue.tasks.runtime import TASKS, Tasks
+from retinue.tasks.wording import receipt
 from retinue.tools.function import tool
 from retinue.tools.output import spill_path
 from retinue.tools.tool import Caller, Tool, ToolContext, ToolResult
@@ -201,11 +202,9 @@ async def _in_background(
         running=running,
     )
     ctx.created.append(f"task {started.id}")
-    text = (
-        f"Task {started.id} is running in the background. A notice comes when it ends, so do not poll or sleep; "
-        "task_output shows what it has written so far, task_kill stops it."
+    return ToolResult.text(
+        receipt(started), value={"kind": "background", "task_id": started.id}, meta={"task_id": started.id}
     )
-    return ToolResult.text(text, value={"kind": "background", "task_id": started.id}, meta={"task_id": started.id})
 
 
 def _result(run: CommandRun, timed_out_s: float | None, description: str) -> ToolResult:

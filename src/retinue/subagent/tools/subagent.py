@@ -18,9 +18,10 @@ from retinue.subagent.background import run_job
 from retinue.subagent.continuation import Continuations
 from retinue.subagent.provider import Provider, Providers, RunRequest
 from retinue.subagent.tools.foreground import finish_run, foreground_result
-from retinue.subagent.tools.wording import Background, continuable_receipt, task_receipt, tool_spec
+from retinue.subagent.tools.wording import Background, continuable_receipt, tool_spec
 from retinue.tasks.job import start_job
 from retinue.tasks.runtime import Tasks
+from retinue.tasks.wording import receipt
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
@@ -104,7 +105,7 @@ async def _task(ctx: ToolContext, request: RunRequest, options: DelegationOption
     started = await start_job(backends.tasks, job, kind="subagent", label=request.label, owner=request.parent)
     ctx.created.append(f"task {started.id}")
     return ToolResult.text(
-        task_receipt(started.id),
+        receipt(started),
         value={"kind": "background", "task_id": started.id},
         meta={"task_id": started.id},
     )

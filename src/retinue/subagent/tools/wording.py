@@ -13,7 +13,7 @@ from retinue.model.client import ToolSpec
 from retinue.subagent.outcome import Ending
 from retinue.subagent.provider import Capabilities
 
-__all__ = ["GUIDANCE_ORDER", "Background", "continuable_receipt", "guidance", "headline", "task_receipt", "tool_spec"]
+__all__ = ["GUIDANCE_ORDER", "Background", "continuable_receipt", "guidance", "headline", "tool_spec"]
 
 Background: TypeAlias = Literal["continuable", "one-shot", "disabled"]
 """What `run_in_background` means for an instance; `disabled` has no such parameter."""
@@ -109,14 +109,6 @@ def continuable_receipt(child: str, ahead: int = 0) -> str:
     return (
         f"Agent {child} {state}. This is a receipt, not its result: a notice with the outcome "
         "will come by itself, so do not poll or sleep. Go on with other work, or end your turn."
-    )
-
-
-def task_receipt(task: str) -> str:
-    """What a background call of a one-shot instance answers."""
-    return (
-        f"Task {task} is running in the background. This is a receipt, not its result: a notice comes when it ends; "
-        f"then read the result with task_output. task_kill stops it."
     )
 
 
