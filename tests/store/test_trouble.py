@@ -70,6 +70,16 @@ async def test_a_log_that_was_taken_away_leaves_what_the_database_has(tmp_path: 
     assert await left(path) == 0
 
 
+async def test_a_database_that_was_emptied_beside_its_log_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "retinue.db"
+    path.touch()
+    (tmp_path / "retinue.db-wal").write_bytes(b"x" * 100)
+    with pytest.raises(StoreFailure, match="cut off"):
+        SqliteStore.open(path, FakeClock())
+    assert (tmp_path / "retinue.db-wal").read_bytes() == b"x" * 100
+    assert path.stat().st_size == 0
+
+
 @pytest.mark.parametrize("tenths", range(1, 10))
 async def test_a_database_that_was_cut_off_is_damaged_and_left_as_it_is(tmp_path: Path, tenths: int) -> None:
     store = SqliteStore.open(tmp_path / "home.db", FakeClock())

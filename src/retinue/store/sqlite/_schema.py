@@ -74,13 +74,19 @@ def _create_file(path: str) -> None:
 
 
 def _recognise(path: str) -> bool:
-    """True for an empty file. Raises: StoreFailure if the file is not one of ours.
+    """True for an empty file. Raises: StoreFailure if the file is not one of ours, or was emptied by somebody.
 
     The header is read through SQLite's own file layer: closing a file that was opened by hand would drop the locks that
     another connection of this process holds on it.
     """
     size = os.path.getsize(path)
     if size == 0:
+        log = f"{path}-wal"
+        if os.path.exists(log) and os.path.getsize(log):
+            raise StoreFailure(
+                f"the database {path!r} is empty, and {log!r} beside it is not: it was cut off; restore a copy of both, "
+                "or move the log away to begin anew"
+            )
         return True
     file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
     try:
