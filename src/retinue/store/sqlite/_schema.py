@@ -84,8 +84,8 @@ def _recognise(path: str) -> bool:
         log = f"{path}-wal"
         if os.path.exists(log) and os.path.getsize(log):
             raise StoreFailure(
-                f"the database {path!r} is empty, and {log!r} beside it is not: it was cut off; restore a copy of both, "
-                "or move the log away to begin anew"
+                f"the database {path!r} is empty, and {log!r} beside it is not: it was cut off; restore a copy of "
+                "both, or move the log away to begin anew"
             )
         return True
     file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
