@@ -25,6 +25,7 @@ __all__ = [
     "CorruptSession",
     "DepthExceeded",
     "Draining",
+    "DriverFailed",
     "DuplicateChild",
     "DuplicateName",
     "DuplicateProvider",
@@ -54,6 +55,7 @@ __all__ = [
     "UnknownEvent",
     "UnsupportedCapability",
     "error_record",
+    "is_outage",
 ]
 
 
@@ -291,6 +293,12 @@ class SessionHeld(RetinueError):
     code = "SESSION_HELD"
 
 
+class DriverFailed(StoreFailure):
+    """What drives an agent broke, by a fault in Retinue or in a layer of a plugin; the agent's log stays as it was."""
+
+    code = "DRIVER_FAILED"
+
+
 class CorruptSession(StoreFailure):
     """A stored session cannot be decoded, or breaks the rules of a log."""
 
@@ -339,6 +347,12 @@ class ToolFailure(RetinueError):
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
         self.name = name
+
+
+def is_outage(error: BaseException) -> bool:
+    """The store did not do its work: nothing is wrong with what was asked, which can be asked again later."""
+    others = NotQuiet | ClaimConflict | CorruptSession | DriverFailed
+    return isinstance(error, StoreFailure) and not isinstance(error, others)
 
 
 def error_record(error: BaseException) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from retinue.base.ids import MessageId, SessionId
 from retinue.errors import StoreFailure
 from retinue.host.host import Host
 from retinue.model.content import AssistantMessage
-from retinue.session.events import ActivationEnd, UserMessage
+from retinue.session.events import ActivationEnd, ToolReturned, UserMessage
 from retinue.session.invariants import SessionRecord
 from retinue.store.sqlite import SqliteStore
 from retinue.testing.clock import FakeClock
@@ -38,13 +38,17 @@ from tests.support.disk import Disk, Operation, faulty_disk
 ROOT = SessionId("root")
 TASK = MessageId("task")
 
+UNKNOWN = "TOOL_OUTCOME_UNKNOWN"
+
 PATIENCE_S = 20.0
 """After so long a story hangs."""
 
-KINDS: dict[str, tuple[Operation, str, type[apsw.Error], str]] = {
-    "I/O error on write": ("write", "-wal", apsw.IOError, "check the disk"),
-    "disk full": ("write", "-wal", apsw.FullError, "free space"),
-    "I/O error on read": ("read", "", apsw.IOError, "check the disk"),
+KINDS: dict[str, tuple[Operation, str, type[apsw.Error], str, int | None]] = {
+    "I/O error on write": ("write", "-wal", apsw.IOError, "check the disk", None),
+    "disk full": ("write", "-wal", apsw.FullError, "free space", None),
+    "room for small batches alone": ("write", "-wal", apsw.FullError, "free space", 1),
+    "I/O error on read": ("read", "", apsw.IOError, "check the disk", None),
+    "one I/O error on read": ("read", "", apsw.IOError, "check the disk", 1),
 }
 
 
@@ -60,7 +64,8 @@ def endings_of(record: SessionRecord) -> list[str]:
 
 
 class Story:
-    """A tree at work in one home: R starts C, which reports, starts G and does something outside; both settle."""
+    """A tree at work in one home: R starts C, which reports, starts G and does something outside; both settle. R waits
+    for W, a child of one run."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "home.db"
@@ -88,7 +93,10 @@ class Story:
 
     def root(self, seen: SeenRequest) -> Reply:
         self.asked(seen)
-        return text("ok") if seen.results else calls(call("subagent", description="C", prompt="do"))
+        if seen.results:
+            return text("ok")
+        waited = call("subagent", description="W", prompt="wait", run_in_background=False)
+        return calls(call("subagent", description="C", prompt="do"), waited)
 
     def child(self, seen: SeenRequest) -> Reply:
         self.asked(seen)
@@ -100,11 +108,16 @@ class Story:
         self.asked(seen)
         return text("G done")
 
+    def waited(self, seen: SeenRequest) -> Reply:
+        self.asked(seen)
+        return text("W done")
+
     def model(self) -> ScriptedModel:
         made = ScriptedModel()
         made.script(ROOT, *[self.root] * 50, every=True)
         made.script("C", *[self.child] * 50, every=True)
         made.script("G", *[self.grandchild] * 50, every=True)
+        made.script("W", *[self.waited] * 50, every=True)
         made.script(prompt("."), every=True)
         return made
 
@@ -161,9 +174,13 @@ class Story:
         by_parent: dict[SessionId | None, list[SessionRecord]] = {}
         for record in records:
             by_parent.setdefault(record.header.parent_session, []).append(record)
-        (top,), (c,) = by_parent[None], by_parent[ROOT]
+        (top,) = by_parent[None]
+        (c,) = (record for record in by_parent[ROOT] if endings_of(record))
         (g,) = by_parent[c.header.id]
         assert (set(endings_of(c)), endings_of(g)) == ({"completed"}, ["completed"])
+        for record in (top, c):
+            results = [event.data for event in record.events if isinstance(event.data, ToolReturned)]
+            assert [result.error for result in results if result.error and result.error.code != UNKNOWN] == []
         told = Counter(event.data.source.kind for event in top.events if isinstance(event.data, UserMessage))
         assert told == {"user": 1, "subagent-report": 1, "subagent-settled": len(endings_of(c))}
 
@@ -182,12 +199,12 @@ async def length(folder: Path, disk: Disk) -> Counter[tuple[Operation, str]]:
 
 async def troubled(folder: Path, disk: Disk, kind: str, after: int, *, restarts: bool) -> bool:
     """The story with trouble from one moment on, and on a sound disk again; whether the trouble was met."""
-    operation, files, error, advice = KINDS[kind]
+    operation, files, error, advice, times = KINDS[kind]
     story = Story(folder)
     errors: list[str] = []
     with anyio.fail_after(PATIENCE_S):
         async with story.process() as host:
-            disk.fail(operation, files, after, error)
+            disk.fail(operation, files, after, error, times=times)
             met = disk.failed
             try:
                 await story.begin(host)
@@ -213,7 +230,7 @@ async def test_a_tree_in_trouble_goes_on_when_the_trouble_is_over(
     tmp_path: Path, disk: Disk, kind: str, restarts: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "retinue")
-    await explore(tmp_path, disk, kind, restarts, points=4)
+    await explore(tmp_path, disk, kind, restarts, points=8)
 
 
 @pytest.mark.exploration

@@ -21,6 +21,7 @@ class _Trouble:
     operation: Operation
     files: str
     after: int
+    times: int | None
     error: type[apsw.Error]
 
 
@@ -34,9 +35,17 @@ class Disk(apsw.VFS):
         self._trouble: _Trouble | None = None
         super().__init__(name, "unix", makedefault=True)
 
-    def fail(self, operation: Operation, files: str, after: int, error: type[apsw.Error] = apsw.IOError) -> None:
-        """From the operation after `after` more on, it fails on files that end so, until `mend`."""
-        self._trouble = _Trouble(operation, files, self.counts[operation, files] + after, error)
+    def fail(
+        self,
+        operation: Operation,
+        files: str,
+        after: int,
+        error: type[apsw.Error] = apsw.IOError,
+        *,
+        times: int | None = None,
+    ) -> None:
+        """From the operation after `after` more on, it fails on files that end so: so many times, or until `mend`."""
+        self._trouble = _Trouble(operation, files, self.counts[operation, files] + after, times, error)
 
     def mend(self) -> None:
         """Everything works again."""
@@ -50,7 +59,8 @@ class Disk(apsw.VFS):
         trouble = self._trouble
         if trouble is None or trouble.operation != operation or not file.endswith(trouble.files):
             return
-        if self.counts[operation, trouble.files] > trouble.after:
+        over = self.counts[operation, trouble.files] - trouble.after
+        if over > 0 and (trouble.times is None or over <= trouble.times):
             self.failed += 1
             raise trouble.error("the disk was told to fail")
 

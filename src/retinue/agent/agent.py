@@ -23,7 +23,7 @@ from retinue.agent.phase import Cause, Idle, Maintenance, Opening, Phase, Runnin
 from retinue.agent.signals import AgentFailed, MessageDiscarded, MessageInserted, StatusChanged, Stopped
 from retinue.base.bus import Bus
 from retinue.base.ids import MessageId, SessionId, new_message_id
-from retinue.errors import AgentBusy, AgentClosing, BadInput, RetinueError, StoreFailure
+from retinue.errors import AgentBusy, AgentClosing, BadInput, DriverFailed, RetinueError
 from retinue.model.content import USER, AssistantMessage, InputBlock, Source, Text, UserMessage
 from retinue.session.mailbox import PendingRow, is_instruction
 from retinue.session.rows import Delivery, Target
@@ -317,7 +317,7 @@ class Agent:
             self._fail(error)
         except Exception as error:
             _log.exception("the driver of agent %s failed", self.id)
-            failure = StoreFailure(f"the driver of agent {self.id!r} failed: {error}")
+            failure = DriverFailed(f"the driver of agent {self.id!r} failed: {error}")
             failure.__cause__ = error
             self._fail(failure)
         except anyio.get_cancelled_exc_class():
@@ -325,7 +325,7 @@ class Agent:
             self._closing = True
             self._enter(Idle())
             await reraise_if_cancelled()
-            self._fail(StoreFailure(f"agent {self.id!r} was cut off by a layer that let out a cancellation of its own"))
+            self._fail(DriverFailed(f"agent {self.id!r} was cut off by a layer that let out a cancellation of its own"))
         if self._closing:
             self._enter(Idle())
         else:

@@ -13,7 +13,7 @@ from retinue.agent.environment import PreStep, Reject, StepInput, TurnStopping
 from retinue.agent.phase import Cause, Running
 from retinue.agent.request import Exchange, ask
 from retinue.agent.signals import AgentFailed, MessageClaimed
-from retinue.errors import NoProgress, error_record
+from retinue.errors import NoProgress, error_record, is_outage
 from retinue.session.events import (
     AssistantReply,
     ErrorRecord,
@@ -41,8 +41,9 @@ async def run_turn(agent: Agent, run: Running) -> TurnEnd:
     """One turn ran to its end, which is logged; an open turn of the log is gone on with.
 
     Model failures and failing layers end the turn as `error`, an abort through `run` as `aborted`; both leave every
-    call with a result and the step and the turn closed. Raises: the failure of the session if a batch was refused:
-    nothing more is written then. Cancelled from outside `run`: the log stays as it is and the turn stays open.
+    call with a result and the step and the turn closed. Raises: the failure of the session if a batch was refused, and
+    any outage of the store: nothing more is written then, and the turn stays open. Cancelled from outside `run`: the
+    log stays as it is and the turn stays open.
     """
     turn = _Turn(agent, run)
     end: TurnEnd | None = None
@@ -53,6 +54,8 @@ async def run_turn(agent: Agent, run: Running) -> TurnEnd:
     except Exception as error:
         if agent.session.failure is not None:
             raise agent.session.failure from error
+        if is_outage(error):
+            raise
         end = turn.failed(error)
         if run.cause is not None:  # what fails while it is being stopped is a part of being stopped
             end = None

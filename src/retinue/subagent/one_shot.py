@@ -48,10 +48,17 @@ class LocalRun:
     """A live child in this process. Its run is over when it is idle and nothing that it started is at work."""
 
     def __init__(
-        self, agents: Agents, agent: Agent, wait_quiet: WaitQuiet | None = None, *, is_structured: bool = False
+        self,
+        agents: Agents,
+        agent: Agent,
+        wait_quiet: WaitQuiet | None = None,
+        *,
+        parent: Agent,
+        is_structured: bool = False,
     ) -> None:
         self._agents = agents
         self._agent = agent
+        self._parent = parent
         self._wait_quiet = wait_quiet or Agent.wait_idle
         self._first = agent.session.header.seed_length or 0
         self._is_structured = is_structured
@@ -72,7 +79,7 @@ class LocalRun:
         try:
             await self._wait_quiet(self._agent)
         except anyio.get_cancelled_exc_class():
-            if self._agents.is_suspending:
+            if self._is_left:
                 raise
             self._is_cancelled = True
             self._agent.cancel(Cause("parent"), keep_mailbox=True)
@@ -84,9 +91,14 @@ class LocalRun:
         return _account(self._agent.session.events, self._first, self._is_structured, is_cancelled=self._is_cancelled)
 
     async def dispose(self) -> None:
-        """See `Run.dispose`. Nothing is disposed while the host suspends: the child goes on with its parent."""
-        if not self._agents.is_suspending:
+        """See `Run.dispose`. Nothing is disposed that goes on with its parent later."""
+        if not self._is_left:
             await self._agents.dispose(self._agent)
+
+    @property
+    def _is_left(self) -> bool:
+        """The host suspends, or the parent's turn was cut off by the store: the same call finds the child again."""
+        return self._agents.is_suspending or self._parent.session.failure is not None
 
 
 class EndedRun:
@@ -139,7 +151,9 @@ async def start_one_shot(
         found = await _find(agents, request, waits.resumed)
         if found is not None:
             return found
-    return LocalRun(agents, await agents.create(new), waits.fresh, is_structured=request.output_schema is not None)
+    agent = await agents.create(new)
+    is_structured = request.output_schema is not None
+    return LocalRun(agents, agent, waits.fresh, parent=request.parent, is_structured=is_structured)
 
 
 def _setup(made: Descriptor, request: RunRequest) -> Setup:
@@ -182,4 +196,4 @@ async def _find(agents: Agents, request: RunRequest, wait_quiet: WaitQuiet | Non
         options=None if _has_asked(stored) else request.options.over(request.parent.options),
         setup=_setup(made, request) if made is not None else None,
     )
-    return LocalRun(agents, agent, wait_quiet, is_structured=is_structured)
+    return LocalRun(agents, agent, wait_quiet, parent=request.parent, is_structured=is_structured)

@@ -1,6 +1,7 @@
 """How one call runs: arguments, tool, chain, body, one result. Whatever goes wrong becomes an error result.
 
-Cancellation alone leaves as what it is. The pipeline logs nothing: its caller does, with `before_body` and the result.
+Cancellation leaves as what it is, and so does the outage of the store under a call whose whole effect is rows: it had
+none, and can be made again. The pipeline logs nothing: its caller does, with `before_body` and the result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import Struct
 
 from retinue.base.chain import Chain
 from retinue.base.json import JSONObject
-from retinue.errors import RetinueError, error_record
+from retinue.errors import RetinueError, error_record, is_outage
 from retinue.tools.arguments import parse_arguments
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
@@ -47,7 +48,7 @@ async def run_call(
     """The call's one result; errors of tool, arguments and layers included.
 
     `before_body` runs right before the body and is the last point at which the call may still be refused. Raises only
-    what `before_body` raises, and cancellation.
+    what `before_body` raises, cancellation, and a StoreFailure that is an outage, for a call whose effect is rows.
     """
     tool = resolve(context.name)
     if tool is None:
@@ -67,7 +68,7 @@ async def run_call(
         tool.validate(arguments)
         return await chain.run(ToolRequest(tool=tool, arguments=arguments, context=context), inner)
     except Exception as error:
-        if crossed and error is crossed[0]:
+        if (crossed and error is crossed[0]) or _is_undone(tool, error):
             raise
         return _failure(context.name, error)
 
@@ -80,6 +81,8 @@ async def _run_body(request: ToolRequest) -> ToolResult:
         with anyio.move_on_after(tool.timeout_s):
             return await tool.body(request.context, request.arguments)
     except Exception as error:
+        if _is_undone(tool, error):
+            raise
         return _failure(request.context.name, error)
     except SystemExit as error:  # a tool may not end the process
         return ToolResult.error("TOOL_FAILED", f"{request.context.name} tried to end the process ({error})")
@@ -95,6 +98,10 @@ async def reraise_if_cancelled() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+def _is_undone(tool: Tool, error: Exception) -> bool:
+    return tool.effect == "rows" and is_outage(error)
 
 
 def _failure(name: str, error: Exception) -> ToolResult:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
-from retinue.errors import RetinueError, error_record
+from retinue.errors import RetinueError, error_record, is_outage
 from retinue.model.content import Text
 from retinue.subagent.admission import Admission
 from retinue.subagent.lifecycle import SubagentStarted
@@ -33,7 +33,7 @@ async def finish_run(
     """The run has ended and is disposed; its start and its end were published.
 
     The parent lends its slot to others while it waits. Cancelling aborts the child, disposes it and raises the
-    cancellation.
+    cancellation. Raises: StoreFailure if nothing but the store failed: the same call finds the child again.
     """
     started = SubagentStarted(
         run_id=run_id, provider=provider, id=run.id, parent=parent.id, local=run.agent is not None
@@ -53,6 +53,8 @@ async def finish_run(
         except Exception as error:
             failures.append(error)
         parent.bus.publish(started.ended("error" if failures else outcome.ending, outcome.text))
+    if len(failures) == 1 and is_outage(failures[0]):
+        raise failures[0]
     return Ended(outcome, tuple(failures))
 
 
