@@ -20,6 +20,7 @@ from tests.crashes.same_epoch import SAME_EPOCH
 from tests.crashes.slow_to_stop import SLOW_TO_STOP
 from tests.crashes.structured import STRUCTURED
 from tests.crashes.tasks import TASKS
+from tests.crashes.workflow import WORKFLOW
 
 _SCENARIOS = (
     NESTED,
@@ -34,6 +35,7 @@ _SCENARIOS = (
     TASKS,
     FORK,
     STRUCTURED,
+    WORKFLOW,
 )
 _POINTS, _DOUBLES = (None, 40) if os.environ.get("RETINUE_LONG") else (15, 5)
 

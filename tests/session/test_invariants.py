@@ -21,6 +21,10 @@ from retinue.session.events import (
     ToolReturned,
     TurnResumed,
     TurnStart,
+    WorkflowAgentEnd,
+    WorkflowAgentStart,
+    WorkflowEnd,
+    WorkflowStart,
 )
 from retinue.session.invariants import SessionRecord, tree_violations, violations
 from retinue.session.rows import Delivery, StoredRow
@@ -50,6 +54,10 @@ BEGUN: tuple[Payload, ...] = (TurnStart(1), StepStart(1, 1), said("m1"))
 ASKED: tuple[Payload, ...] = (*BEGUN, reply(1, 1, "a", "b"))
 BOTH: tuple[Payload, ...] = (returned(1, 1, 0, "a"), returned(1, 1, 1, "b"))
 SETTLED = ActivationEnd(epoch=1, outcome="completed")
+RUN = WorkflowStart(turn=1, step=1, index=0, name="w")
+HIRED = WorkflowAgentStart(index=0, id=SessionId("a1"), label="a")
+GONE = WorkflowAgentEnd(index=0, id=SessionId("a1"), outcome="completed")
+RAN = WorkflowEnd(turn=1, step=1, index=0, outcome="completed")
 HEADER = RequestHeaderChange(RequestHeader(config={}), "initial")
 
 
@@ -100,6 +108,17 @@ HEADER = RequestHeaderChange(RequestHeader(config={}), "initial")
         ("activation-nesting", (SETTLED,)),
         ("activation-nesting", (ActivationStart(1), SETTLED, SETTLED)),
         ("activation-nesting", (ActivationStart(1), TurnStart(1), SETTLED)),
+        ("step-nesting", (TurnStart(1), RUN)),
+        ("call-was-asked-for", (*ASKED, replace(RUN, index=2))),
+        ("workflow-in-call", (*ASKED, *BOTH, RUN)),
+        ("workflow-count", (*ASKED, RUN, RUN)),
+        ("workflow-nesting", (*ASKED, RAN)),
+        ("workflow-nesting", (*ASKED, HIRED)),
+        ("workflow-nesting", (*ASKED, RUN, RAN, HIRED)),
+        ("workflow-nesting", (*ASKED, RUN, HIRED, RAN)),
+        ("workflow-agent-once", (*ASKED, RUN, HIRED, HIRED)),
+        ("workflow-agent-once", (*ASKED, RUN, GONE)),
+        ("workflow-agent-once", (*ASKED, RUN, HIRED, GONE, GONE)),
     ],
 )
 def test_a_broken_rule_is_found_once(rule: str, payloads: tuple[Payload, ...]) -> None:
@@ -108,6 +127,13 @@ def test_a_broken_rule_is_found_once(rule: str, payloads: tuple[Payload, ...]) -
     assert [violation.rule for violation in found] == [rule]
     assert found[0].seq is not None
     assert rule in str(found[0])
+
+
+def test_a_workflow_may_run_again_and_wait_for_the_same_agents() -> None:
+    again = replace(RUN, n=2)
+    assert (
+        violations(log(*ASKED, RUN, HIRED, GONE, HIRED, again, HIRED, GONE, RAN, replace(RUN, n=3), RAN, *BOTH)) == []
+    )
 
 
 def test_a_gap_and_a_double_seq_are_found() -> None:

@@ -41,6 +41,7 @@ PLUGINS = (
     "web",
     "mcp",
     "subagent",
+    "workflow",
     "agents",
     "report",
 )

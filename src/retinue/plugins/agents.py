@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,13 @@ from msgspec import Struct, field
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
 from retinue.errors import ConfigError
-from retinue.host.host import Host
+from retinue.host.host import Host, Seam
 from retinue.plugins.places import Found, files_named, project_folders, read_document, user_folders
 from retinue.prompt.sections import AssemblyContext, Section
 from retinue.session.events import ToolFilter
 from retinue.subagent.tools.subagent import BACKENDS, DelegationOptions, delegation_tool
 
-__all__ = ["OPTIONS", "AgentFile", "AgentsConfig", "find_agents", "plugin"]
+__all__ = ["AGENT_KINDS", "OPTIONS", "AgentFile", "AgentsConfig", "find_agents", "plugin"]
 
 _log = logging.getLogger("retinue")
 
@@ -70,6 +70,9 @@ class AgentsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 OPTIONS = AgentsConfig
+
+AGENT_KINDS: Seam[Callable[[Agent], Awaitable[Mapping[str, DelegationOptions]]]] = Seam("agents.kinds")
+"""Gives, by the name in its file, how a child of each kind is made for an agent."""
 
 
 class _Head(Struct, frozen=True):
@@ -119,18 +122,22 @@ async def plugin(host: Host, config: AgentsConfig) -> AsyncGenerator[None]:
         return
     found = Found(lambda cwd: find_agents(cwd, host.options.environ, config))
 
-    async def offer(agent: Agent) -> None:
+    async def kinds(agent: Agent) -> dict[str, DelegationOptions]:
         files = await found.of(agent)
-        provider = backends.providers.get(_PROVIDER)
-        if not files or provider is None:
-            return
         known = {*host.tools.view, *(file.tool_name for file in files.values()), "skill"}
-        for file in files.values():
-            agent.tools.offer(delegation_tool(backends, provider, _options(file, config, known)))
-        names = {file.tool_name for file in files.values()}
+        return {file.name: _options(file, config, known) for file in files.values()}
+
+    async def offer(agent: Agent) -> None:
+        chosen = (await kinds(agent)).values()
+        provider = backends.providers.get(_PROVIDER)
+        if not chosen or provider is None:
+            return
+        for options in chosen:
+            agent.tools.offer(delegation_tool(backends, provider, options))
+        names = {options.tool_name for options in chosen}
         agent.prompt.add(Section(name="tool:agents", order=_ORDER, text=lambda context: _guidance(context, names)))
 
-    with host.agents.on_setup(offer):
+    with host.provide(AGENT_KINDS, kinds), host.agents.on_setup(offer):
         yield
 
 

@@ -36,6 +36,7 @@ _log = logging.getLogger("retinue")
 
 _PROBE_S = 10.0
 _EMPTY = "/dev/null"
+_PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _SOCKETS = ("/run", "/var/run")
 """Where other programs of the machine listen, some of which do what anybody asks who reaches them."""
 
@@ -95,13 +96,31 @@ class Sandbox:
 
         Raises: ToolFailure `NO_SANDBOX` if the configuration requires one.
         """
-        if not self._is_probed:
-            await to_thread.run_sync(self._probe)
-        if self._why_not:
-            if self._config.required:
-                raise ToolFailure("NO_SANDBOX", f"commands are refused: a sandbox is required, and {self._why_not}")
+        if not await self._is_usable():
             return None
         return (*await to_thread.run_sync(self._arguments, caller, preset), "--", *argv)
+
+    async def enclose(self, argv: Sequence[str], *, readable: Iterable[Path]) -> tuple[str, ...] | None:
+        """The command line that runs `argv` where there is nothing but the programs of the system and the `readable`
+        folders, all read-only: no home, no project, no network, no process of others. None without a sandbox.
+
+        Raises: ToolFailure `NO_SANDBOX` if the configuration requires one.
+        """
+        if not await self._is_usable():
+            return None
+        assert self._program is not None
+        arguments = [self._program, *_BASE, "--clearenv", *await to_thread.run_sync(_programs)]
+        for path in readable:
+            arguments += ["--ro-bind", str(path), str(path)]
+        return (*arguments, "--chdir", "/", "--", *argv)
+
+    async def _is_usable(self) -> bool:
+        """Raises: ToolFailure `NO_SANDBOX` if it is not, and the configuration requires one."""
+        if not self._is_probed:
+            await to_thread.run_sync(self._probe)
+        if self._why_not and self._config.required:
+            raise ToolFailure("NO_SANDBOX", f"commands are refused: a sandbox is required, and {self._why_not}")
+        return not self._why_not
 
     def _probe(self) -> None:
         """Whether a sandbox can really be made here: some systems forbid it to ordinary users. Blocks."""
@@ -169,6 +188,17 @@ class Sandbox:
 
 # Without --cap-drop ALL, root could write the read-only root again by mounting it anew.
 _BASE = ("--unshare-all", "--cap-drop", "ALL", "--die-with-parent", "--new-session")
+
+
+def _programs() -> list[str]:
+    """The programs and libraries of the system, where programs look for them."""
+    arguments: list[str] = []
+    for folder in _PROGRAMS:
+        if os.path.islink(folder):
+            arguments += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            arguments += ["--ro-bind", folder, folder]
+    return arguments
 
 
 def _git(root: Path) -> list[str]:

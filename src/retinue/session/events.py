@@ -45,6 +45,10 @@ __all__ = [
     "TurnEnd",
     "TurnResumed",
     "TurnStart",
+    "WorkflowAgentEnd",
+    "WorkflowAgentStart",
+    "WorkflowEnd",
+    "WorkflowStart",
     "decode_event",
     "encode_payload",
     "event_object",
@@ -255,6 +259,45 @@ class SandboxMode(_Data, frozen=True):
     source: str
 
 
+class WorkflowStart(_Data, frozen=True, kw_only=True):
+    """`tool-workflow/start`: the script of the call at `index` runs, for the `n`-th time: it does so again from its
+    start when a process went on with the call."""
+
+    turn: int
+    step: int
+    index: int
+    name: str
+    n: int = 1
+
+
+class WorkflowAgentStart(_Data, frozen=True, kw_only=True):
+    """`tool-workflow/agent-start`: the workflow waits for this child, which it starts or finds again."""
+
+    index: int
+    id: SessionId
+    label: str
+    phase: str | None = None
+
+
+class WorkflowAgentEnd(_Data, frozen=True, kw_only=True):
+    """`tool-workflow/agent-end`: how that child ended."""
+
+    index: int
+    id: SessionId
+    outcome: str
+    detail: str | None = None
+
+
+class WorkflowEnd(_Data, frozen=True, kw_only=True):
+    """`tool-workflow/end`: the script has ended, and it waits for no child any more."""
+
+    turn: int
+    step: int
+    index: int
+    outcome: Literal["completed", "failed"]
+    detail: str | None = None
+
+
 class Opaque(_Data, frozen=True):
     """An ignorable event of a type that this version does not know; kept as it is."""
 
@@ -281,6 +324,10 @@ Payload: TypeAlias = (
     | ActivationEnd
     | TaskStarted
     | TaskEnded
+    | WorkflowStart
+    | WorkflowAgentStart
+    | WorkflowAgentEnd
+    | WorkflowEnd
     | Opaque
 )
 
@@ -303,6 +350,10 @@ EVENT_TYPES: dict[str, type[Payload]] = {
     "subagent/settled": ActivationEnd,
     "task/started": TaskStarted,
     "task/ended": TaskEnded,
+    "tool-workflow/start": WorkflowStart,
+    "tool-workflow/agent-start": WorkflowAgentStart,
+    "tool-workflow/agent-end": WorkflowAgentEnd,
+    "tool-workflow/end": WorkflowEnd,
 }
 """Every event type this version writes."""
 

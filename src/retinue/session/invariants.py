@@ -29,6 +29,10 @@ from retinue.session.events import (
     TurnEnd,
     TurnResumed,
     TurnStart,
+    WorkflowAgentEnd,
+    WorkflowAgentStart,
+    WorkflowEnd,
+    WorkflowStart,
 )
 from retinue.session.rows import StoredRow
 
@@ -124,6 +128,15 @@ class _Step(Struct):
     calls: tuple[ToolCall, ...] | None = None
     started: set[int] = field(default_factory=set[int])
     returned: set[int] = field(default_factory=set[int])
+    workflows: dict[int, _Workflow] = field(default_factory=dict[int, "_Workflow"])
+    """By the index of their call."""
+
+
+class _Workflow(Struct):
+    n: int = 0
+    is_open: bool = False
+    agents: set[SessionId] = field(default_factory=set[SessionId])
+    """Those that it waits for."""
 
 
 class _Log:
@@ -173,6 +186,10 @@ class _Log:
                 self._start_call(event, data)
             case ToolReturned():
                 self._return_call(event, data)
+            case WorkflowStart() | WorkflowEnd():
+                self._bound_workflow(event, data)
+            case WorkflowAgentStart() | WorkflowAgentEnd():
+                self._workflow_agent(event, data)
             case UserMessage():
                 self._enter(event, data.id)
             case RequestHeaderChange() | RequestContext():
@@ -291,6 +308,36 @@ class _Log:
             return calls[index]
         self.report(event, "call-was-asked-for", f"step {step.number} has asked for no call {index}")
         return None
+
+    def _bound_workflow(self, event: Event, data: WorkflowStart | WorkflowEnd) -> None:
+        step = self._in_step(event, data.turn, data.step)
+        if step is None or self._call(event, step, data.index) is None:
+            return
+        if data.index in step.returned:
+            self.report(event, "workflow-in-call", f"call {data.index} has its result already")
+        workflow = step.workflows.setdefault(data.index, _Workflow())
+        if isinstance(data, WorkflowStart):
+            if data.n != workflow.n + 1:
+                self.report(event, "workflow-count", f"n is {data.n}, and {workflow.n + 1} comes next")
+            step.workflows[data.index] = _Workflow(data.n, True)
+            return
+        if not workflow.is_open:
+            self.report(event, "workflow-nesting", f"no workflow of call {data.index} is open")
+        if workflow.agents:
+            self.report(event, "workflow-nesting", f"agents have no end: {', '.join(sorted(workflow.agents))}")
+        step.workflows[data.index] = _Workflow(workflow.n)
+
+    def _workflow_agent(self, event: Event, data: WorkflowAgentStart | WorkflowAgentEnd) -> None:
+        workflow = self._step.workflows.get(data.index) if self._step is not None else None
+        if workflow is None or not workflow.is_open:
+            self.report(event, "workflow-nesting", f"no workflow of call {data.index} is open")
+        elif (data.id in workflow.agents) == isinstance(data, WorkflowAgentStart):
+            known = "is waited for already" if data.id in workflow.agents else "is not waited for"
+            self.report(event, "workflow-agent-once", f"agent {data.id!r} {known}")
+        elif isinstance(data, WorkflowAgentStart):
+            workflow.agents.add(data.id)
+        else:
+            workflow.agents.remove(data.id)
 
     def _enter(self, event: Event, id: MessageId) -> None:
         if id in self._entered:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from retinue.base.ids import SessionId, derived_id
 from retinue.errors import CorruptSession, SessionNotFound
 from retinue.host.host import Host
-from retinue.session.events import Event
+from retinue.session.events import Event, WorkflowAgentStart
 from retinue.session.folds import Turns, descriptor
 from retinue.subagent.closing import close_turn
 
@@ -73,4 +73,11 @@ def _waited_for(id: SessionId, events: Sequence[Event]) -> set[str]:
     for event in events:
         turns.apply(event)
     step = turns.open.step if turns.open is not None else None
-    return set() if step is None else {derived_id("agent", id, step.reply_seq, index) for index in step.missing}
+    if step is None:
+        return set()
+    of_scripts = {
+        event.data.id
+        for event in events[step.reply_seq :]
+        if isinstance(event.data, WorkflowAgentStart) and event.data.index in step.missing
+    }
+    return {derived_id("agent", id, step.reply_seq, index) for index in step.missing} | of_scripts
