@@ -59,7 +59,13 @@ def test_a_run_without_room_fails_with_the_reason_and_resume_completes_it(at: At
     assert len((place.folder / "looked").read_text().splitlines()) in (11, 12)
 
 
-@pytest.mark.parametrize("waits", [False, True], ids=["children in the background", "children that are waited for"])
+@pytest.mark.parametrize(
+    "waits",
+    [
+        pytest.param(False, id="children in the background"),
+        pytest.param(True, id="children that are waited for", marks=pytest.mark.exploration),
+    ],
+)
 def test_children_without_room_are_said_to_be_left_and_resume_completes_them(at: At, waits: bool) -> None:
     """The large replies of children have no room, and what their root writes meanwhile has."""
     start = delegate if waits else background

@@ -56,6 +56,7 @@ def test_a_settlement_that_puts_a_late_message_aside_is_found() -> None:
     assert "'pending'" in text
 
 
+@pytest.mark.exploration
 def test_a_supervisor_that_listens_too_late_is_found() -> None:
     text = found(one_child_with_more_to_do(supervised_by(Sleepy)))
     assert "nothing can happen any more" in text
@@ -67,6 +68,7 @@ def test_the_same_scenario_holds_with_the_supervisor_as_it_is() -> None:
     assert explore_schedules(scenario, seeds=30, check=everything_was_read).schedules == 30
 
 
+@pytest.mark.exploration
 def test_a_wait_that_begins_after_the_end_is_found_and_replays() -> None:
     async def scenario(world: World) -> None:
         plays(world, "R", calls(call("ask", label="C"), call("ask", label="C")))

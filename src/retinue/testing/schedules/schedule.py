@@ -17,7 +17,7 @@ __all__ = ["Completion", "Schedule", "Stuck"]
 
 _LATE_S = 1.0
 """No timer goes off while something waits for longer than this: deadlines are for what hangs, not for what is slow."""
-_ENDLESS_S = 6 * 3600.0
+_ENDLESS_S = 3600.0
 """After so long with nothing but timers, nothing else will come."""
 _MAX_DECISIONS = 20_000
 _MAX_ROUNDS = 200_000
