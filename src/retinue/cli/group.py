@@ -34,6 +34,7 @@ COMMANDS = {
     "export": "Write a tree of sessions to a file.",
     "import": "Store an exported tree.",
     "backup": "Copy the whole database.",
+    "mcp": "Serve delegation to other agents over the Model Context Protocol.",
     "scenario": "Pin what an agent configuration makes of given replies.",
 }
 """Every sub-command and what it is for; each is `command` of the module of its name in `retinue.cli.commands`."""

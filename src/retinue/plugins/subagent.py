@@ -38,7 +38,15 @@ from retinue.subagent.tools.wording import GUIDANCE_ORDER, Background, guidance
 from retinue.tasks.record import TaskSettled
 from retinue.tasks.runtime import TASKS
 
-__all__ = ["OPTIONS", "AgentOptionsConfig", "InstanceConfig", "SubagentConfig", "ToolFilterConfig", "plugin"]
+__all__ = [
+    "OPTIONS",
+    "AgentOptionsConfig",
+    "InstanceConfig",
+    "SubagentConfig",
+    "ToolFilterConfig",
+    "delegation_options",
+    "plugin",
+]
 
 
 class AgentOptionsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -155,7 +163,7 @@ def _background(config: InstanceConfig) -> Background:
 @contextmanager
 def _mounted(host: Host, backends: Backends, config: InstanceConfig) -> Generator[None]:
     """The instance's tool is there exactly while its provider is. Source: behaviour TS-08, TS-09."""
-    options = _options(config)
+    options = delegation_options(config)
     mounted: list[Undo] = []
 
     def mount(provider: Provider) -> None:
@@ -186,7 +194,8 @@ def _mounted(host: Host, backends: Backends, config: InstanceConfig) -> Generato
                 mounted.pop()()
 
 
-def _options(config: InstanceConfig) -> DelegationOptions:
+def delegation_options(config: InstanceConfig) -> DelegationOptions:
+    """How the children of the instance are run. Raises: ConfigError for a filter that says nothing."""
     chosen = config.tool_filter
     if chosen is not None and chosen.allow is None and chosen.deny is None:
         raise ConfigError(f"{config.tool_name}: tool_filter names neither allow nor deny; set one or remove it")

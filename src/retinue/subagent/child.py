@@ -131,7 +131,7 @@ def creation(
         header=SessionHeader(
             id=id,
             created_at=clock.now_ms(),
-            cwd=str(parent.cwd),
+            cwd=str(request.cwd or parent.cwd),
             parent_session=parent.id,
             seed_length=len(seed) or None,
             origin="subagent",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol, TypeGuard
 
 from msgspec import Struct, field
@@ -60,6 +61,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     """The call that asks; the child's id derives from it, so the same call again finds the same child."""
     child_id: SessionId | None = None
     """An id that a host reserves for the child."""
+    cwd: Path | None = None
+    """Absolute working folder; None = the parent's."""
     options: AgentOptions = field(default_factory=AgentOptions)
     """What differs from the parent's."""
     max_depth: int | None = None

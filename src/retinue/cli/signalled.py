@@ -1,0 +1,57 @@
+"""Ending a command that serves when a signal says so: in order, within a bound, and at once when it is said twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskStatus
+
+__all__ = ["Ending", "until_signalled"]
+
+
+@dataclass(slots=True)
+class Ending:
+    """How the block came to its end."""
+
+    exit_code: int = 0
+    """130 or 143 after a signal."""
+
+
+@asynccontextmanager
+async def until_signalled(grace_s: float) -> AsyncGenerator[Ending]:
+    """The block runs until it ends or SIGINT or SIGTERM cancels it. A second signal ends the process at once.
+
+    So does a block that has not ended `grace_s` after the first.
+    """
+    ending = Ending()
+
+    async def listen(*, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for number in signals:
+                if ending.exit_code:
+                    os._exit(128 + number)
+                ending.exit_code = 128 + number
+                block.cancel()
+                watched.start_soon(hasten)
+
+    async def hasten() -> None:
+        await anyio.sleep(grace_s)
+        os._exit(ending.exit_code)
+
+    failure: Exception | None = None
+    async with anyio.create_task_group() as watched:
+        await watched.start(listen)
+        try:
+            with anyio.CancelScope() as block:
+                yield ending
+        except Exception as error:  # raised below as it is, not as a part of a group
+            failure = error
+        watched.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

@@ -1,0 +1,1 @@
+"""Retinue's delegation, offered to other agents over the Model Context Protocol."""
