@@ -28,5 +28,7 @@ async def options_of(app: App, desk: Agent, kind: str | None) -> DelegationOptio
         raise BadInput("agent files are not used here: the configuration leaves the plugin `agents` out")
     kinds = await kinds_of(desk)
     if kind not in kinds:
-        raise BadInput(f"there is no agent file {kind!r} for {str(desk.cwd)!r}; there are: {', '.join(kinds) or 'none'}")
+        raise BadInput(
+            f"there is no agent file {kind!r} for {str(desk.cwd)!r}; there are: {', '.join(kinds) or 'none'}"
+        )
     return kinds[kind]
