@@ -38,7 +38,7 @@ async def test_a_host_starts_an_agent_and_reads_its_settlement(at: At) -> None:
             ended = await host.call("wait_agent", **started)
             assert (ended["outcome"], ended["text"]) == ("completed", "first")
             assert len((await host.call("read_notices", timeout_s=10))["notices"]) == 1
-            assert "SESSION_NOT_FOUND" in await host.failure("wait_agent", agent_id="agent-0")
+            assert "SESSION_NOT_FOUND" in await host.failure("wait_agent", agent_id="agent-none")
             assert "BAD_INPUT" in await host.failure("start_agent", label="x")
         server.check()
     await in_order(place)

@@ -135,8 +135,9 @@ async def test_the_same_key_is_the_same_agent_and_the_same_message(folder: Path)
         assert len(set(ids)) == 1
         await host.wait(ids[0], 10)
         assert await host.send(ids[0], "on", key="m") == await host.send(ids[0], "on", key="m")
-        await host.wait(ids[0], 10)
-        assert await host.send(ids[0], "on", key="m")
+        assert (await host.wait(ids[0], 10)).text == "second"
+        await host.send(ids[0], "on", key="m")
+        assert (await host.wait(ids[0], 10)).settlements == 2
         with pytest.raises(IdConflict, match="another prompt"):
             await host.start("look elsewhere", label="a look", key="k")
         with pytest.raises(IdConflict):
@@ -229,7 +230,7 @@ async def test_sessions_that_are_not_of_the_workspace_cannot_be_reached(folder: 
     async with delegation(folder, ScriptedModel()) as host:
         assert await host.agents() == []
         (desk,) = await host._desks.ids()
-        for unknown in (id, desk, "agent-0"):
+        for unknown in (id, desk, "agent-none"):
             with pytest.raises(SessionNotFound):
                 await host.wait(unknown, 0)
             with pytest.raises(SessionNotFound):
