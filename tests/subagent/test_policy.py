@@ -282,7 +282,7 @@ async def test_the_newest_preset_of_a_log_holds_up_to_what_was_given(
         tx.append(agent.session, *(SandboxMode(mode, source) for mode, source in events))
         tx.submit()
         found = Permissions("workspace-write")
-        found.follow(agent.session, agent.session.events)
+        found.enter(agent.session)
         assert found.override(agent.id) == expected
         found.forget(agent.id)
         assert found.override(agent.id) is None

@@ -17,32 +17,24 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NoReturn, TypeAlias, get_args
-
-from msgspec import Struct
+from typing import NoReturn
+from weakref import WeakValueDictionary
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
-from retinue.errors import ConfigError, ToolFailure, Unauthorized
-from retinue.host.context import Contribution
-from retinue.host.host import Host, Seam
-from retinue.session.events import Event, SandboxMode
+from retinue.errors import ToolFailure, Unauthorized
+from retinue.plugins.permissions.standing import Preset, Standing, known_preset, least
+from retinue.session.events import Event, SandboxMode, SessionHeader
 from retinue.session.session import Session
 from retinue.session.transaction import Receipt
-from retinue.subagent.policy import DELEGATION, SANDBOX_POLICY
+from retinue.subagent.policy import DELEGATION
 from retinue.tools.tool import Caller
 
-__all__ = ["OPTIONS", "PERMISSIONS", "Permissions", "PermissionsConfig", "Preset", "plugin"]
-
-Preset: TypeAlias = Literal["read-only", "workspace-write", "full-access"]
+__all__ = ["Permissions"]
 
 _log = logging.getLogger("retinue")
-
-_PRESETS: tuple[Preset, ...] = get_args(Preset)
-"""From the least to the most."""
 
 _MEANING: dict[Preset, str] = {
     "read-only": "you can read and search, and whatever would write a file or run a command is refused.",
@@ -50,15 +42,12 @@ _MEANING: dict[Preset, str] = {
     "full-access": "your file tools change files everywhere, except what is closed to all agents.",
 }
 
-CONTEXT_ORDER = 110.0
-"""Source: behaviour SP-08."""
-
 
 class Permissions:
     """The presets of all sessions of one host. A session without a preset of its own has the default one.
 
     What a session's log says about its preset is followed as the log grows: the newest `sandbox/mode` holds, but never
-    more than the one that a child was created with.
+    more than the one that a child was created with, and never more than anyone above it has at that moment.
     """
 
     def __init__(
@@ -71,51 +60,75 @@ class Permissions:
         secrets: Iterable[Path] = (),
     ) -> None:
         """`home` is closed except for the folders in `readable`, which may be read; `writable` are folders that
-        `workspace-write` may change besides the agent's own; `secrets` are files with keys.
+        `workspace-write` may change besides the agent's own; `secrets` are files and folders that are closed to all.
 
         Raises: ConfigError for an unknown preset.
         """
-        self._default: Preset = _known(default)
-        self._presets: dict[SessionId, Preset] = {}
-        self._given: dict[SessionId, Preset] = {}
-        """What a child was created with, the most that it may have."""
+        self._default: Preset = known_preset(default)
+        self._here: dict[SessionId, Standing] = {}
+        self._known: WeakValueDictionary[SessionId, Standing] = WeakValueDictionary()
+        """Those that are here, and whoever is above one of them."""
         self._home = home
         self._readable = tuple(readable)
         self._writable = tuple(writable)
         self._secrets = tuple(secrets)
         self._warned = False
 
+    def standing(self, session_id: SessionId) -> Standing | None:
+        """What is known of the session; None if neither it nor anybody below it is here."""
+        return self._known.get(session_id)
+
+    def enter(self, session: Session, above: Standing | None = None) -> Standing:
+        """The session is here, below `above`, with what its log says by now. `forget` takes it away again."""
+        standing = self._here[session.id] = self.learn(session.header, session.events, above)
+        return standing
+
+    def learn(self, header: SessionHeader, events: Sequence[Event], above: Standing | None = None) -> Standing:
+        """The standing that a log gives, kept as long as the session, somebody below it or the caller needs it."""
+        standing = self._known.get(header.id)
+        if standing is None:
+            standing = Standing(header, above)
+            standing.follow(events)
+            self._known[header.id] = standing
+        return standing
+
     def set(self, session_id: SessionId, preset: Preset | None) -> None:
         """`session_id` has `preset` from its next call on; None = the default again."""
-        if preset is None:
-            self._presets.pop(session_id, None)
-        else:
-            self._presets[session_id] = _known(preset)
+        standing = self._known.get(session_id)
+        if standing is None:
+            standing = self._known[session_id] = Standing(SessionHeader(id=session_id, created_at=0))
+        standing.chosen = None if preset is None else known_preset(preset)
+        self._here[session_id] = standing
 
     def preset(self, session_id: SessionId) -> Preset:
-        """What `session_id` may do now."""
-        return self.override(session_id) or self._default
+        """What `session_id` may do now: its own preset, or less if anybody above it has less by now."""
+        standing = self._known.get(session_id)
+        own = self._default if standing is None else standing.preset or self._default
+        above = None if standing is None else standing.above
+        while above is not None:
+            own, above = least(own, above.preset or self._default), above.above
+        return own
 
     def override(self, session_id: SessionId) -> Preset | None:
         """The preset that was set for `session_id` explicitly, or None if it has the default."""
-        chosen, given = self._presets.get(session_id), self._given.get(session_id)
-        if chosen is None or given is None:
-            return chosen or given
-        return chosen if _PRESETS.index(chosen) <= _PRESETS.index(given) else given
+        standing = self._known.get(session_id)
+        return None if standing is None else standing.preset
 
     def switch(self, agent: Agent, preset: Preset) -> Receipt:
-        """The live `agent` has `preset` from its next call on, and after every resume; its log says so.
+        """The live `agent` has `preset` from its next call on, and after every resume, and nobody below it has more;
+        its log says so.
 
         Awaiting the receipt waits until that is durable. Raises: ConfigError for an unknown preset; Unauthorized if it
         is more than a child was created with; the failure of a dropped session.
         """
-        given = self._given.get(agent.id)
-        if given is not None and _PRESETS.index(_known(preset)) > _PRESETS.index(given):
+        standing = self._known.get(agent.id)
+        given = None if standing is None else standing.given
+        if given is not None and least(known_preset(preset), given) != preset:
             raise Unauthorized(
                 f"agent {agent.id!r} was started with the permission {given!r} and cannot be given {preset!r}"
             )
         tx = agent.transaction()
-        tx.append(agent.session, SandboxMode(_known(preset), "user"))
+        tx.append(agent.session, SandboxMode(known_preset(preset), "user"))
         return tx.submit()
 
     def capture(self, agent: Agent) -> tuple[SandboxMode, ...]:
@@ -124,23 +137,22 @@ class Permissions:
         return () if mode is None else (SandboxMode(mode, DELEGATION),)
 
     def follow(self, session: Session, events: Sequence[Event]) -> None:
-        """What these events of the session's log say about its preset holds from now on."""
-        for event in events:
-            if type(event.data) is SandboxMode:
-                mode = event.data.mode if event.data.mode in _PRESETS else "read-only"
-                self._presets[session.id] = _known(mode)
-                if event.data.source == DELEGATION:
-                    self._given[session.id] = _known(mode)
+        """What these events of the session's log say holds from now on."""
+        standing = self._known.get(session.id)
+        if standing is not None:
+            standing.follow(events)
 
     def forget(self, session_id: SessionId) -> None:
-        """The session is not live any more; its log alone knows its preset."""
-        self._presets.pop(session_id, None)
-        self._given.pop(session_id, None)
+        """The session is not live any more; its log alone knows its preset, unless somebody below it is here."""
+        self._here.pop(session_id, None)
 
     def context(self, agent: Agent) -> str:
-        """What the agent is told about its preset; nothing if it has the default."""
-        mode = self.override(agent.id)
-        return "" if mode is None else f"Your permission is `{mode}`: {_MEANING[mode]}"
+        """What the agent is told about its preset; nothing if it and everybody above it have the default."""
+        standing, is_set = self._known.get(agent.id), False
+        while standing is not None and not is_set:
+            standing, is_set = standing.above, standing.preset is not None
+        mode = self.preset(agent.id)
+        return f"Your permission is `{mode}`: {_MEANING[mode]}" if is_set else ""
 
     def check_read(self, caller: Caller, path: str | Path) -> Path:
         """The real path of `path`, links followed, that `caller` may read; it need not exist. Relative to its folder.
@@ -223,7 +235,7 @@ class Permissions:
         """Why nobody may touch `real`, or an empty string."""
         for secret in self._secrets:
             if _inside(real, secret):
-                return "files that hold keys are closed to agents"
+                return "it is closed to agents, as files with keys are"
         excepted = not writing and any(_inside(real, folder) for folder in self._readable)
         if self._home is not None and not excepted and _inside(real, self._home):
             return "Retinue's own home is closed to agents"
@@ -234,14 +246,6 @@ class Permissions:
     def _deny(self, caller: Caller, what: str, why: str) -> NoReturn:
         preset = self.preset(caller.id)
         raise ToolFailure("PERMISSION_DENIED", f"{what} is not allowed with the permission {preset!r}: {why}")
-
-
-def _known(preset: str) -> Preset:
-    match preset:
-        case "read-only" | "workspace-write" | "full-access":
-            return preset
-        case _:
-            raise ConfigError(f"there is no permission {preset!r}; there are {', '.join(get_args(Preset))}")
 
 
 def _real(caller: Caller, path: str | Path) -> Path:
@@ -275,46 +279,3 @@ def _stats(real: Path) -> Iterator[os.stat_result]:
 
 def _listed(roots: list[Path]) -> str:
     return " and ".join(str(root) for root in dict.fromkeys(roots))
-
-
-PERMISSIONS: Seam[Permissions] = Seam("permissions")
-"""Where tools ask what they may do."""
-
-
-class PermissionsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What tools may do."""
-
-    preset: Preset = "workspace-write"
-    writable: tuple[str, ...] = ()
-    """Folders that `workspace-write` may change besides the agent's own; absolute."""
-
-
-OPTIONS = PermissionsConfig
-
-
-@asynccontextmanager
-async def plugin(host: Host, config: PermissionsConfig) -> AsyncGenerator[None]:
-    """Tools can ask. An agent whose log pins a preset has that one, also after it was resumed, is told of it, and gives
-    it to the children that it starts."""
-    home = host.options.home
-    permissions = Permissions(
-        config.preset,
-        home=home,
-        readable=() if home is None else (home / "spill",),
-        writable=[Path(folder) for folder in config.writable],
-        secrets=() if host.options.cwd is None else (host.options.cwd / ".env",),
-    )
-
-    async def pin(agent: Agent) -> None:
-        permissions.follow(agent.session, agent.session.events)
-        agent.scope.callback(permissions.forget, agent.id)
-
-    told = Contribution(name="sandbox:policy", order=CONTEXT_ORDER, text=permissions.context)
-    with (
-        host.provide(PERMISSIONS, permissions),
-        host.provide(SANDBOX_POLICY, permissions.capture),
-        host.sessions.observe(permissions.follow),
-        host.agents.on_setup(pin),
-        host.context.add(told),
-    ):
-        yield
