@@ -11,7 +11,7 @@ from retinue.testing.clock import FakeClock
 from retinue.testing.gate import Gate
 from retinue.testing.host import resume_agent, start_agent
 from retinue.testing.model import ScriptedModel
-from retinue.testing.script import call, calls, hold, text
+from retinue.testing.script import call, calls, hold, optional, text
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext
 from tests.support.delegation import children, delegating, quiet
@@ -86,12 +86,14 @@ async def test_a_tightening_reaches_a_child_that_comes_back_cold(open_store: Ope
         (grandchild,) = await children(host, child)
     second, hosts = ScriptedModel(), list[Host]()
     second.script("G", calls(call("look")), text("looked"))
-    second.script("C", text("noted"))
-    second.script("R", text("noted"))
+    second.script("C", optional(text("noted")))
+    second.script(root.id, optional(text("noted")))
     async with delegating(second, open_store(clock), tools=[looks(hosts)]) as host:
         hosts.append(host)
         await post_message(host.sessions, grandchild, "Look.")
         root = await resume_agent(host, root.id)
-        await host.require(CONTINUATIONS, needed_by="a test").recover(root)
+        continuations = host.require(CONTINUATIONS, needed_by="a test")
+        await continuations.recover(root)
+        await continuations.wait_settled(grandchild)
         await quiet(host, root)
     assert second.requests("G")[1].results[-1] == "I have read-only."

@@ -9,7 +9,6 @@ from retinue.errors import ConfigError, Unauthorized
 from retinue.host.host import Host
 from retinue.model.content import UserMessage, text_of
 from retinue.plugins.permissions import PERMISSIONS, Permissions, Preset
-from retinue.plugins.subagent import SubagentConfig
 from retinue.session.events import SandboxMode
 from retinue.session.store import SessionStore
 from retinue.subagent.continuation import CONTINUATIONS
@@ -240,12 +239,6 @@ async def test_an_explicit_preset_is_told_before_the_standing(store: SessionStor
         assert "rejected" not in told(agent)
     context = model.requests("C")[0].users[1]
     assert context.index("`read-only`") < context.index("rejected")
-
-
-async def test_questions_are_not_routed_where_nobody_can_be_asked(store: SessionStore) -> None:
-    with pytest.raises(ConfigError, match="child_approvals"):
-        async with delegating(ScriptedModel(), store, SubagentConfig(child_approvals="route")):
-            pass
 
 
 # --- the log alone ---

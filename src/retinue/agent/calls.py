@@ -184,7 +184,8 @@ def _note(agent: Agent, id: MessageId, text: str) -> Delivery:
 
 
 def recover_calls(agent: Agent, turn: int, step: OpenStep) -> None:
-    """Calls whose process ended have an answer; those whose whole effect is rows are left to run again.
+    """Calls whose process ended have an answer. Those whose whole effect is rows are left to run again, and those that
+    were held are left to run at all: nothing of them has begun.
 
     Where an effect is unknown, a note for the next step says so, in the same batch. Source: behaviour SE-26.
     """
@@ -193,7 +194,7 @@ def recover_calls(agent: Agent, turn: int, step: OpenStep) -> None:
     for index in step.missing:
         call = _call(agent, turn, step, index)
         tool = agent.tools.get(call.call.name)
-        if tool is not None and tool.effect == "rows":
+        if step.is_held(index) or (tool is not None and tool.effect == "rows"):
             continue
         if index in step.started:
             unknown.append(call.call.name)

@@ -111,19 +111,23 @@ class _Turn:
         count = turn.resumed + 1
         self.log(TurnResumed(turn.number, count))
         await self.agent.environment.sessions.writer.committed()
-        if count >= RESUME_LIMIT and not self.waits_for_rows(turn):
+        if count >= RESUME_LIMIT and not self.waits_for_others(turn):
             raise NoProgress(
                 f"turn {turn.number} was resumed {count} times and finished no step; send a message to go on anyway"
             )
         if turn.step is not None and turn.step.missing:
             recover_calls(self.agent, turn.number, turn.step)
 
-    def waits_for_rows(self, turn: OpenTurn) -> bool:
-        """A call is open whose whole effect is rows: what it waits for may progress elsewhere, and ends by itself."""
+    def waits_for_others(self, turn: OpenTurn) -> bool:
+        """A call is open that progresses elsewhere and ends by itself: its whole effect is rows, or it is held."""
         step = turn.step
-        calls = step.reply.calls if step is not None and step.reply is not None else ()
-        missing = step.missing if step is not None else ()
-        return any((tool := self.agent.tools.get(calls[i].name)) is not None and tool.effect == "rows" for i in missing)
+        if step is None:
+            return False
+        tools = self.agent.tools
+        return any(
+            step.is_held(i) or ((tool := tools.get(step.calls[i].name)) is not None and tool.effect == "rows")
+            for i in step.missing
+        )
 
     async def enter(self) -> TurnEnd | None:
         """A step is open and its input logged; or the end of the turn, if nothing is owed."""

@@ -30,7 +30,7 @@ from retinue.subagent.provider import (
 )
 from retinue.subagent.providers.fork import ForkProvider
 from retinue.subagent.providers.spawn import SpawnProvider
-from retinue.subagent.standing import ChildApprovals, standing_setup
+from retinue.subagent.standing import CHILD_APPROVALS, ChildApprovals, standing_setup
 from retinue.subagent.tools.control import interrupt_tool, send_message_tool
 from retinue.subagent.tools.list_agents import list_agents_tool
 from retinue.subagent.tools.subagent import BACKENDS, Backends, DelegationOptions, delegation_tool
@@ -88,8 +88,9 @@ class SubagentConfig(InstanceConfig, frozen=True, forbid_unknown_fields=True, kw
     """The first instance, and more of them."""
 
     instances: tuple[InstanceConfig, ...] = ()
-    child_approvals: ChildApprovals = "reject"
-    """What becomes of a child's call that needs an approval: `reject`, or `route` the question to the user."""
+    child_approvals: ChildApprovals = "route"
+    """What becomes of a child's call that needs an approval: `route` the question to whoever answers for its root, or
+    `reject` the call without asking anybody. Where nobody answers, both reject, unless the policy allows."""
     max_concurrent: int = 1000
     """Children that may have an open turn at once in this process; more wait in order of arrival."""
     max_concurrent_per_parent: int = 1000
@@ -103,13 +104,8 @@ OPTIONS = SubagentConfig
 async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
     """The providers `spawn` and `fork` are registered, and each instance's tool appears while its provider is there.
 
-    Raises: ConfigError for an instance that its provider cannot honour, a tool name used twice, or `child_approvals:
-    route` where nobody can be asked.
+    Raises: ConfigError for an instance that its provider cannot honour, or a tool name used twice.
     """
-    if config.child_approvals == "route":
-        raise ConfigError(
-            "plugins.subagent: child_approvals: route needs somebody to ask, and nothing here asks a user"
-        )
     providers = Providers(host.bus, partial(captured, host))
     tasks = host.find(TASKS)
     continuations = Continuations(host, providers, live_tasks=_no_tasks if tasks is None else tasks.live)
@@ -126,6 +122,7 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
         stack.enter_context(host.provide(PROVIDERS, providers))
         stack.enter_context(host.provide(CONTINUATIONS, continuations))
         stack.enter_context(host.provide(BACKENDS, backends))
+        stack.enter_context(host.provide(CHILD_APPROVALS, config.child_approvals))
         stack.enter_context(admission.install(host.agents))
         stack.enter_context(host.agents.on_setup(standing_setup(host, config.child_approvals)))
         stack.enter_context(host.bus.on(TaskSettled, lambda event: continuations.stir(event.owner)))

@@ -22,6 +22,8 @@ __all__ = [
     "EVENT_TYPES",
     "ActivationEnd",
     "ActivationStart",
+    "ApprovalAsked",
+    "ApprovalDecided",
     "AssistantReply",
     "Descriptor",
     "EndReason",
@@ -153,6 +155,34 @@ class ToolStart(_Data, frozen=True, kw_only=True):
     index: int
     call_id: str
     name: str
+
+
+class ApprovalAsked(_Data, frozen=True, kw_only=True):
+    """`approval/asked`: a call is held until somebody decides. Nothing of it has begun, and a result withdraws it."""
+
+    id: str
+    turn: int
+    step: int
+    index: int
+    call_id: str
+    name: str
+    rule: str
+    """The rule that asks."""
+
+
+class ApprovalDecided(_Data, frozen=True, kw_only=True):
+    """`approval/decided`: what was decided about a call that is held, and whether by somebody or by the policy."""
+
+    id: str
+    turn: int
+    step: int
+    index: int
+    verb: Literal["allow", "reject"]
+    by: Literal["user", "policy"]
+    grants: str | None = None
+    """The rule that does not ask this agent any more."""
+    words: str | None = None
+    """Why not, for the model."""
 
 
 class ToolReturned(_Data, frozen=True, kw_only=True):
@@ -314,6 +344,8 @@ Payload: TypeAlias = (
     | StepEnd
     | UserMessage
     | AssistantReply
+    | ApprovalAsked
+    | ApprovalDecided
     | ToolStart
     | ToolReturned
     | RequestHeaderChange
@@ -340,6 +372,8 @@ EVENT_TYPES: dict[str, type[Payload]] = {
     "step/end": StepEnd,
     "user/message": UserMessage,
     "assistant/message": AssistantReply,
+    "approval/asked": ApprovalAsked,
+    "approval/decided": ApprovalDecided,
     "tool/start": ToolStart,
     "tool/result": ToolReturned,
     "request/header": RequestHeaderChange,

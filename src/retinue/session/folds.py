@@ -12,6 +12,7 @@ from retinue.model.content import AssistantMessage, Message, ToolCall, ToolMessa
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
+    ApprovalAsked,
     AssistantReply,
     Descriptor,
     Event,
@@ -90,6 +91,8 @@ class OpenStep(Struct):
     """Those of the reply."""
     started: set[int] = field(default_factory=set[int])
     """Indexes of calls whose outside body was about to run."""
+    held: set[int] = field(default_factory=set[int])
+    """Indexes of calls that somebody's word was asked for. Until one starts, nothing of it has begun."""
     returned: set[int] = field(default_factory=set[int])
     """Indexes of calls with a result."""
 
@@ -97,6 +100,10 @@ class OpenStep(Struct):
     def missing(self) -> tuple[int, ...]:
         """Indexes of calls without a result."""
         return tuple([i for i in range(len(self.calls)) if i not in self.returned])
+
+    def is_held(self, index: int) -> bool:
+        """The call without a result waits for somebody's word, or has it and has not started."""
+        return index in self.held and index not in self.started
 
 
 class OpenTurn(Struct):
@@ -158,6 +165,8 @@ class Turns:
                     self.usage = self.usage + data.usage
             case ToolStart():
                 self._step(event, data.turn, data.step)[1].started.add(data.index)
+            case ApprovalAsked():
+                self._step(event, data.turn, data.step)[1].held.add(data.index)
             case ToolReturned():
                 turn, step = self._step(event, data.turn, data.step)
                 if data.index in step.returned or not 0 <= data.index < len(step.calls):

@@ -15,6 +15,8 @@ from retinue.model.content import ToolCall, UserMessage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
+    ApprovalAsked,
+    ApprovalDecided,
     AssistantReply,
     Descriptor,
     EndSeed,
@@ -128,6 +130,9 @@ class _Step(Struct):
     calls: tuple[ToolCall, ...] | None = None
     started: set[int] = field(default_factory=set[int])
     returned: set[int] = field(default_factory=set[int])
+    asked: dict[int, str] = field(default_factory=dict[int, str])
+    """Ids of the questions about calls, by index."""
+    decided: dict[int, str] = field(default_factory=dict[int, str])
     workflows: dict[int, _Workflow] = field(default_factory=dict[int, "_Workflow"])
     """By the index of their call."""
 
@@ -184,6 +189,10 @@ class _Log:
                     step.calls = data.message.calls
             case ToolStart():
                 self._start_call(event, data)
+            case ApprovalAsked():
+                self._ask(event, data)
+            case ApprovalDecided():
+                self._decide(event, data)
             case ToolReturned():
                 self._return_call(event, data)
             case WorkflowStart() | WorkflowEnd():
@@ -289,7 +298,34 @@ class _Log:
             self.report(event, "call-matches", f"call {data.index} is {call.name!r} with id {call.id!r}")
         if data.index in step.started or data.index in step.returned:
             self.report(event, "call-starts-once", f"call {data.index} has been started or answered before")
+        if data.index in step.asked and step.decided.get(data.index) != "allow":
+            self.report(event, "held-until-allowed", f"call {data.index} was asked about, and nobody has allowed it")
         step.started.add(data.index)
+
+    def _ask(self, event: Event, data: ApprovalAsked) -> None:
+        step = self._in_step(event, data.turn, data.step)
+        if step is None:
+            return
+        call = self._call(event, step, data.index)
+        if call is not None and (call.id, call.name) != (data.call_id, data.name):
+            self.report(event, "call-matches", f"call {data.index} is {call.name!r} with id {call.id!r}")
+        if data.index in step.asked:
+            self.report(event, "asked-once", f"call {data.index} was asked about before")
+        if data.index in step.started or data.index in step.returned:
+            self.report(event, "asked-before-start", f"call {data.index} has been started or answered before")
+        step.asked[data.index] = data.id
+
+    def _decide(self, event: Event, data: ApprovalDecided) -> None:
+        step = self._in_step(event, data.turn, data.step)
+        if step is None:
+            return
+        if step.asked.get(data.index) != data.id:
+            self.report(event, "decided-after-asked", f"nobody has asked {data.id!r} about call {data.index}")
+        if data.index in step.decided:
+            self.report(event, "decided-once", f"call {data.index} was decided before")
+        if data.index in step.started or data.index in step.returned:
+            self.report(event, "decided-while-open", f"call {data.index} has been started or answered before")
+        step.decided[data.index] = data.verb
 
     def _return_call(self, event: Event, data: ToolReturned) -> None:
         step = self._in_step(event, data.turn, data.step)

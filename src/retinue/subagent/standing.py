@@ -9,13 +9,17 @@ from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias
 
 from retinue.agent.agent import Agent
+from retinue.host.approvals import APPROVALS
 from retinue.host.context import Contribution
-from retinue.host.host import Host
+from retinue.host.host import Host, Seam
 
-__all__ = ["CONTEXT_NAME", "CONTEXT_ORDER", "ChildApprovals", "standing_setup"]
+__all__ = ["CHILD_APPROVALS", "CONTEXT_NAME", "CONTEXT_ORDER", "ChildApprovals", "standing_setup"]
 
 ChildApprovals: TypeAlias = Literal["reject", "route"]
 """What becomes of a child's call that needs an approval: it is rejected, or the question goes to the user."""
+
+CHILD_APPROVALS: Seam[ChildApprovals] = Seam("policy.child_approvals")
+"""What becomes of questions of children; `route` if nobody provides it."""
 
 CONTEXT_NAME = "subagent:delegation"
 CONTEXT_ORDER = 120.0
@@ -39,7 +43,13 @@ _APPROVALS: dict[ChildApprovals, str] = {
 
 def standing_setup(host: Host, approvals: ChildApprovals) -> Callable[[Agent], Awaitable[None]]:
     """Composes an agent: a delegated one is told its standing from its first step on, also after it was resumed."""
-    told = Contribution(name=CONTEXT_NAME, order=CONTEXT_ORDER, text=f"{_SCOPE} {_APPROVALS[approvals]}")
+
+    def text(agent: Agent) -> str:
+        asked = host.find(APPROVALS)
+        is_heard = asked is not None and (asked.has_answerer(agent.session.root) or asked.policy == "allow")
+        return f"{_SCOPE} {_APPROVALS[approvals if is_heard else 'reject']}"
+
+    told = Contribution(name=CONTEXT_NAME, order=CONTEXT_ORDER, text=text)
 
     async def setup(agent: Agent) -> None:
         if agent.session.header.origin == "subagent":

@@ -1,4 +1,4 @@
-"""What agents may do to the machine: presets, and rules within them.
+"""What agents may do to the machine: presets, rules within them, and questions about what the rules leave open.
 
 `presets.py` judges paths and commands when a tool asks, `rules.py` judges calls before their tool runs, and `gate.py`
 is the layer around every call.
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
+from retinue.host.approvals import APPROVALS, Approvals, Policy
 from retinue.host.context import Contribution
 from retinue.host.host import Host, Seam
 from retinue.plugins.permissions.gate import Gate
@@ -22,7 +23,7 @@ from retinue.plugins.permissions.rules import Rules, RulesConfig
 from retinue.plugins.permissions.standing import Preset, Standing
 from retinue.subagent.policy import SANDBOX_POLICY
 
-__all__ = ["OPTIONS", "PERMISSIONS", "Permissions", "PermissionsConfig", "Preset", "plugin"]
+__all__ = ["OPTIONS", "PERMISSIONS", "Permissions", "PermissionsConfig", "Preset", "RulesConfig", "plugin"]
 
 CONTEXT_ORDER = 110.0
 """Source: behaviour SP-08."""
@@ -41,6 +42,8 @@ class PermissionsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Files and folders that are closed to all file tools and empty for confined commands; absolute or relative to the
     working folder."""
     rules: RulesConfig = RulesConfig()
+    when_nobody_answers: Policy = "reject"
+    """What becomes of a call that needs an approval where nobody is there to be asked."""
 
 
 OPTIONS = PermissionsConfig
@@ -59,6 +62,9 @@ async def plugin(host: Host, config: PermissionsConfig) -> AsyncGenerator[None]:
         secrets=[*(() if cwd is None else (cwd / ".env",)), *_closed(config, cwd)],
     )
 
+    approvals = Approvals(config.when_nobody_answers)
+    gate = Gate(host, permissions, Rules(config.rules), approvals)
+
     async def pin(agent: Agent) -> None:
         permissions.enter(agent.session, await _above(host, permissions, agent.session.header.parent_session))
         agent.scope.callback(permissions.forget, agent.id)
@@ -67,10 +73,11 @@ async def plugin(host: Host, config: PermissionsConfig) -> AsyncGenerator[None]:
     with (
         host.provide(PERMISSIONS, permissions),
         host.provide(SANDBOX_POLICY, permissions.capture),
+        host.provide(APPROVALS, approvals),
         host.sessions.observe(permissions.follow),
         host.agents.on_setup(pin),
         host.context.add(told),
-        host.chains.tool_call.wrap(Gate(Rules(config.rules))),
+        host.chains.tool_call.wrap(gate),
     ):
         yield
 

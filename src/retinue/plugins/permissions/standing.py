@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 from retinue.errors import ConfigError
-from retinue.session.events import Event, SandboxMode, SessionHeader
+from retinue.session.events import ApprovalDecided, Event, SandboxMode, SessionHeader
 from retinue.subagent.policy import DELEGATION
 
 __all__ = ["PRESETS", "Preset", "Standing", "known_preset", "least"]
@@ -34,7 +34,7 @@ def least(one: Preset, other: Preset) -> Preset:
 class Standing:
     """A fold of one log. `above` is the standing of the parent, if there is one."""
 
-    __slots__ = ("__weakref__", "_seed", "above", "chosen", "given")
+    __slots__ = ("__weakref__", "_seed", "above", "chosen", "given", "granted")
 
     def __init__(self, header: SessionHeader, above: Standing | None = None) -> None:
         self._seed = header.seed_length or 0
@@ -43,6 +43,8 @@ class Standing:
         """The newest preset that was set explicitly."""
         self.given: Preset | None = None
         """What a child was created with, the most that it may have."""
+        self.granted: set[str] = set()
+        """Rules that do not ask it any more. What a seed brought of its parent's does not count."""
 
     @property
     def preset(self) -> Preset | None:
@@ -60,3 +62,5 @@ class Standing:
                 self.chosen = known_preset(mode)
                 if data.source == DELEGATION:
                     self.given = known_preset(mode)
+            elif type(data) is ApprovalDecided and data.grants is not None and event.seq >= self._seed:
+                self.granted.add(data.grants)
