@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import click
 
 from retinue.cli.options import Common
 
-__all__ = ["Job", "headless_options", "make_job", "words"]
+__all__ = ["Job", "can_ask", "headless_options", "make_job", "words"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +35,8 @@ class Job:
     on_finish: Literal["drain", "stop"] = "drain"
     drain_timeout_s: float | None = 600.0
     """None = no bound."""
+    ask: Literal["terminal", "reject", "allow"] | None = None
+    """Who answers for calls that need an approval; None: a terminal if there is one, else as configured."""
     is_resumable: bool = True
     """The same command line finds the session again, so that people are told how to go on."""
 
@@ -86,6 +89,12 @@ _OPTIONS = (
         show_default=True,
         help="Bound on that wait; 0 = none.",
     ),
+    click.option(
+        "--ask",
+        type=click.Choice(["terminal", "reject", "allow"]),
+        help="Who answers for calls that need an approval: you at this terminal, or nobody, and they are rejected or "
+        "allowed. Default: the terminal if there is one, else as configured (reject).",
+    ),
 )
 
 
@@ -100,8 +109,18 @@ def make_job(common: Common, options: dict[str, Any], **more: Any) -> Job:
     """The job that the options describe. Raises: click.UsageError for options that do not go together."""
     if options["stream"] and options["output"] != "jsonl":
         raise click.UsageError("--stream writes objects, so it needs --output jsonl")
+    if options["ask"] == "terminal" and not can_ask():
+        raise click.UsageError("--ask terminal needs a terminal on stdin and stderr")
     drain_timeout_s = options.pop("drain_timeout_s") or None
     return Job(common=common, drain_timeout_s=drain_timeout_s, **options, **more)
+
+
+def can_ask() -> bool:
+    """Somebody sits at a terminal that this process may read from."""
+    try:
+        return sys.stdin.isatty() and sys.stderr.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):
+        return False
 
 
 def words(parts: Sequence[str]) -> str:

@@ -16,34 +16,63 @@ from rich.text import Text
 from retinue.cli.headless.watch import Line, Watch
 from retinue.cli.text import brief, duration, tokens
 
-__all__ = ["frame", "live_tree"]
+__all__ = ["LiveTree", "frame", "live_tree"]
 
 _FRAME_S = 0.2
 _MARKS = {True: ("●", "cyan"), False: ("○", "dim")}
 
 
-@asynccontextmanager
-async def live_tree(watch: Watch) -> AsyncGenerator[None]:
-    """The tree of `watch` is drawn and redrawn while the context is open; its last state stays."""
-    console = Console(file=sys.stderr)
-    live = Live(console=console, auto_refresh=False, redirect_stdout=False, vertical_overflow="crop")
+class LiveTree:
+    """What `live_tree` draws."""
 
-    async def draw() -> None:
-        while True:
-            await to_thread.run_sync(_update, live, frame(watch, console.height), abandon_on_cancel=True)
-            await anyio.sleep(_FRAME_S)
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._console = Console(file=sys.stderr)
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, vertical_overflow="crop")
+        self._drawing = anyio.Lock()
 
-    live.start()
-    try:
-        async with anyio.create_task_group() as group:
-            group.start_soon(draw)
+    @asynccontextmanager
+    async def paused(self) -> AsyncGenerator[None]:
+        """Nothing is drawn meanwhile, so that people can read and type below the tree."""
+        async with self._drawing:
+            self.stop()
             try:
                 yield
             finally:
+                self.start()
+
+    def start(self) -> None:
+        """It has its place on the screen."""
+        self._live.start()
+
+    def stop(self) -> None:
+        """Its last state stays where it is."""
+        self._live.update(frame(self._watch, self._console.height))
+        self._live.stop()
+
+    async def draw(self) -> None:
+        """It is drawn again and again; runs until it is cancelled."""
+        while True:
+            async with self._drawing:
+                text = frame(self._watch, self._console.height)
+                await to_thread.run_sync(_update, self._live, text, abandon_on_cancel=True)
+            await anyio.sleep(_FRAME_S)
+
+
+@asynccontextmanager
+async def live_tree(watch: Watch) -> AsyncGenerator[LiveTree]:
+    """The tree of `watch` is drawn and redrawn while the context is open; its last state stays."""
+    tree = LiveTree(watch)
+    tree.start()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(tree.draw)
+            try:
+                yield tree
+            finally:
                 group.cancel_scope.cancel()
     finally:
-        live.update(frame(watch, console.height))
-        live.stop()
+        tree.stop()
 
 
 def _update(live: Live, text: Text) -> None:
@@ -106,5 +135,6 @@ def _doing(line: Line) -> str:
     if line.calls:
         names = [brief(name, 40) for name in line.calls.values()]
         counted = {name: names.count(name) for name in names}
-        return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.items())
+        shown = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.items())
+        return f"asks: {shown}" if line.held else shown
     return "thinking" if line.is_asking else "working" if line.is_working else "waiting"

@@ -7,9 +7,13 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
 
 from retinue.cli.headless.watch import Line, Watch
 from retinue.cli.text import brief, one_line, plain
+
+if TYPE_CHECKING:
+    from retinue.cli.headless.live import LiveTree
 
 __all__ = ["Progress", "restore", "say"]
 
@@ -19,6 +23,7 @@ class Progress:
 
     def __init__(self, *, live: bool) -> None:
         self.watch = Watch()
+        self._tree: LiveTree | None = None
         self._is_live = live and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     @asynccontextmanager
@@ -28,10 +33,19 @@ class Progress:
             if self._is_live:
                 from retinue.cli.headless.live import live_tree
 
-                async with live_tree(self.watch):
+                async with live_tree(self.watch) as self._tree:
                     yield
             else:
                 self.watch.on_change(_plain)
+                yield
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncGenerator[None]:
+        """A live tree stands still meanwhile."""
+        if self._tree is None:
+            yield
+        else:
+            async with self._tree.paused():
                 yield
 
     def announce(self) -> None:

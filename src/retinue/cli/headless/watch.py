@@ -11,6 +11,8 @@ from retinue.model.content import Usage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
+    ApprovalAsked,
+    ApprovalDecided,
     AssistantReply,
     Descriptor,
     Event,
@@ -46,6 +48,8 @@ class Line:
     """A model request is under way."""
     calls: dict[int, str] = field(default_factory=dict[int, str])
     """Names of the calls of this step that have no result, by index."""
+    held: set[int] = field(default_factory=set[int])
+    """Those of them that wait for somebody's word."""
     usage: Usage = Usage()
     started_ms: int = 0
     """Start of its last work, epoch milliseconds."""
@@ -91,8 +95,13 @@ class Watch:
                 line.is_asking = False
                 line.calls = {index: call.name for index, call in enumerate(message.calls)}
                 line.usage = line.usage + (usage or Usage())
+            case ApprovalAsked(index=index):
+                line.held.add(index)
+            case ApprovalDecided(index=index):
+                line.held.discard(index)
             case ToolReturned(index=index):
                 line.calls.pop(index, None)
+                line.held.discard(index)
             case ActivationStart():
                 self._begin(line, event.time)
             case TurnStart() | TurnResumed():
@@ -100,7 +109,7 @@ class Watch:
                 self._begin(line, event.time)
             case TurnEnd() as end:
                 line.is_working = line.is_asking = False
-                line.calls = {}
+                line.calls, line.held = {}, set()
                 if not line.is_continuable:
                     self._end(line, turn_ending(end), event.time)
             case ActivationEnd(outcome=outcome):

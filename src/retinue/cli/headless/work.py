@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -17,9 +18,10 @@ from retinue.base.ids import SessionId, new_session_id
 from retinue.base.json import JSONObject
 from retinue.cli.failures import described, exit_code, say
 from retinue.cli.headless import progress
+from retinue.cli.headless.asking import Terminal, asked_at
 from retinue.cli.headless.budget import limit_tokens
 from retinue.cli.headless.control import Control, Finished
-from retinue.cli.headless.job import Job
+from retinue.cli.headless.job import Job, can_ask
 from retinue.cli.headless.output import Output
 from retinue.cli.headless.progress import Progress
 from retinue.compose import app as compose
@@ -28,6 +30,7 @@ from retinue.compose.dotenv import with_dotenv
 from retinue.compose.run import Result, Run
 from retinue.compose.tree import usage_object
 from retinue.errors import RetinueError, StoreFailure
+from retinue.host.approvals import APPROVALS
 from retinue.model.content import Usage
 from retinue.session.events import ErrorRecord
 
@@ -168,7 +171,7 @@ class _Work:
                     stack.enter_context(
                         limit_tokens(app.host, lambda: self.run, job.max_tokens, lambda: control.stop(spent))
                     )
-                async with self.progress.shown():
+                async with self.progress.shown(), self.answered(app):
                     with control.beginning:
                         self.run = await self.begin(app)
                     if self.run is not None:
@@ -176,6 +179,20 @@ class _Work:
                         with anyio.CancelScope(shield=True):
                             result = await self.come_to(self.run, control)
         return result
+
+    @asynccontextmanager
+    async def answered(self, app: App) -> AsyncGenerator[None]:
+        """Whoever shall answer for calls that need an approval does so meanwhile."""
+        approvals = app.host.find(APPROVALS)
+        ask = self.job.ask or ("terminal" if can_ask() else None)
+        if approvals is None or ask is None:
+            yield
+        elif ask == "terminal":
+            async with asked_at(Terminal(approvals, self.progress, sys.stdin.fileno()), approvals):
+                yield
+        else:
+            approvals.policy = ask
+            yield
 
     async def come_to(self, run: Run, control: Control) -> Result:
         """The result, once nobody works any more or has to stop."""

@@ -8,6 +8,8 @@ from retinue.cli.text import brief, duration, one_line, plain, tokens
 from retinue.cli.views.state import clock_time, label, state
 from retinue.model.content import Reasoning, Text, ToolCall, UserMessage, text_of
 from retinue.session.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     AssistantReply,
     Descriptor,
     EndSeed,
@@ -75,6 +77,11 @@ class _View:
                 yield from self._text(f"    {source.kind}: ", text_of(content))
             case AssistantReply() as reply:
                 yield from self._reply(reply)
+            case ApprovalAsked(name=name, rule=rule):
+                yield f"    asked: may {brief(name)} run? (rule {brief(rule)})"
+            case ApprovalDecided() as decided:
+                rest = f", and the rule {brief(decided.grants)} asks no more" if decided.grants else ""
+                yield from self._text(f"    {decided.verb} by the {decided.by}{rest} ", decided.words or "")
             case ToolReturned() as result:
                 yield from self._result(result)
             case RequestContext() as context:
