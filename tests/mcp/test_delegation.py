@@ -274,3 +274,13 @@ def test_arguments_that_do_not_fit_are_refused_by_name() -> None:
         parse_arguments("wait_agent", {"agent_id": "agent-1", "timeout_s": 601})
     with pytest.raises(BadInput, match="start_agent"):
         parse_arguments("nothing", {})
+
+
+async def test_a_call_that_needs_an_approval_is_refused_since_nobody_is_there_to_ask(folder: Path) -> None:
+    (folder / "notes.txt").write_text("milk")
+    model = ScriptedModel(calls(call("read", path="notes.txt")), text("refused"))
+    settings: Any = {"permissions": {"rules": {"ask": ["read"]}}}
+    async with delegation(folder, model, plugins=settings) as host:
+        assert (await host.wait(await host.start("look", label="a look"), 10)).text == "refused"
+    assert "milk" not in str(model.requests()[-1].messages)
+    model.check()
