@@ -20,6 +20,7 @@ __all__ = ["COMMANDS", "retinue", "run_command"]
 COMMANDS = {
     "run": "Work on one task and print the answer.",
     "resume": "Go on with a stored session.",
+    "acp": "Work in an editor, over the Agent Client Protocol.",
     "demo": "See delegation at work, without a key.",
     "sessions": "List the stored root sessions.",
     "tree": "Show a session and its descendants.",

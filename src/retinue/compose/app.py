@@ -105,25 +105,11 @@ class App:
         Raises: SessionNotFound, BadInput for a session that is no root, SessionHeld, IdConflict for a key that was
         used with another text.
         """
-        store = self.host.sessions.store
-        known = await store.resolve(id)
-        summary = await store.summary(known)
-        if summary is not None and summary.header.origin is not None:
-            raise BadInput(
-                f"session {known!r} is a child of {summary.header.parent_session!r}; resume its root instead"
-            )
         if key is not None and text is None:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
-        continuations = self.host.find(CONTINUATIONS)
-        if continuations is not None:
-            await continuations.prepare(known)
+        known = await self.host.sessions.store.resolve(id)
+        agent, owed = await self._bring_back(known)
         tree = await self._tree(known)
-        agent = await self.host.agents.resume(known, options=self.host.options.options)
-        self._keep(tree)
-        owed = agent.status == "running"  # asked before its turn, which goes on, can end
-        self._switch(agent)
-        if continuations is not None:
-            await continuations.recover(agent)
         session = agent.session
         message = new_message_id() if key is None else MessageId(derived_id("message", known, key))
         first = _newest_turn(session)
@@ -136,6 +122,31 @@ class App:
         elif not owed and agent.status == "idle" and session.turns.last and not _is_complete(session):
             await agent.follow_up(GO_ON).wait()
         return self._started(agent, tree, first)
+
+    async def revive(self, id: SessionId) -> Agent:
+        """The agent of the stored root session is live and goes on with what it owes, and with nothing else.
+
+        Raises: SessionNotFound, BadInput for a session that is no root, SessionHeld.
+        """
+        agent, _ = await self._bring_back(id)
+        return agent
+
+    async def _bring_back(self, id: SessionId) -> tuple[Agent, bool]:
+        """The root is live with everybody below it who owes work; and whether it was at work at once."""
+        summary = await self.host.sessions.store.summary(id)
+        if summary is not None and summary.header.origin is not None:
+            raise BadInput(f"session {id!r} is a child of {summary.header.parent_session!r}; resume its root instead")
+        continuations = self.host.find(CONTINUATIONS)
+        if continuations is not None:
+            await continuations.prepare(id)
+        tree = await self._tree(id)
+        agent = await self.host.agents.resume(id, options=self.host.options.options)
+        self._keep(tree)
+        owed = agent.status == "running"  # asked before its turn, which goes on, can end
+        self._switch(agent)
+        if continuations is not None:
+            await continuations.recover(agent)
+        return agent, owed
 
     async def _sent(self, id: SessionId, message: MessageId, text: str) -> StoredRow | None:
         """The row of an earlier send with that message id. Raises: IdConflict if it said something else."""

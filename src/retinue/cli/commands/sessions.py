@@ -29,8 +29,9 @@ async def _lines(common: Common, as_json: bool) -> list[str]:
     from retinue.cli.failures import say
     from retinue.cli.text import brief
     from retinue.cli.views.reading import is_owed, reading
-    from retinue.cli.views.state import clock_time, session_object, state, title
+    from retinue.cli.views.state import clock_time, session_object, state
     from retinue.errors import CorruptSession
+    from retinue.session.title import title
 
     lines: list[str] = []
     async with reading(common) as store:

@@ -6,13 +6,13 @@ from datetime import datetime
 
 from retinue.base.json import JSONObject
 from retinue.compose.tree import activation_ending, usage_object
-from retinue.model.content import UserMessage, text_of
 from retinue.session.events import ActivationEnd, ActivationStart, AssistantReply, Event, TurnEnd
 from retinue.session.folds import descriptor, total_usage
 from retinue.session.store import SessionSummary, StoredSession
+from retinue.session.title import title
 from retinue.subagent.outcome import turn_ending
 
-__all__ = ["clock_time", "label", "session_object", "state", "title"]
+__all__ = ["clock_time", "label", "session_object", "state"]
 
 
 def state(summary: SessionSummary, stored: StoredSession, *, is_owed: bool = False) -> str:
@@ -40,16 +40,6 @@ def label(stored: StoredSession) -> str:
     """What its parent called it; empty for a root."""
     made = descriptor(stored.header, stored.events)
     return made.label or "" if made is not None else ""
-
-
-def title(stored: StoredSession) -> str:
-    """The first thing the session was told, in full; empty if nothing was."""
-    first = stored.header.seed_length or 0
-    told = (e.data for e in stored.events if e.seq >= first and isinstance(e.data, UserMessage))
-    message = next(told, None)
-    if message is None:
-        message = next((row.delivery.message for row in stored.pending), None)
-    return text_of(message.content) if message is not None else ""
 
 
 def last_text(events: list[Event]) -> str:

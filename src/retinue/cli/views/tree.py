@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from retinue.cli.text import brief, duration, tokens
 from retinue.cli.views.reading import Node
-from retinue.cli.views.state import label, state, title
+from retinue.cli.views.state import label, state
 from retinue.session.folds import total_usage
+from retinue.session.title import title
 
 __all__ = ["tree_line"]
 

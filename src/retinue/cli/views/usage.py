@@ -9,11 +9,12 @@ from msgspec import Struct
 from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
 from retinue.cli.text import brief
-from retinue.cli.views.state import label, title
+from retinue.cli.views.state import label
 from retinue.compose.tree import usage_object
 from retinue.model.content import Usage
 from retinue.session.folds import total_usage
 from retinue.session.store import SessionStore
+from retinue.session.title import title
 
 __all__ = ["AgentUsage", "agent_usages", "usage_report", "usage_table"]
 

@@ -8,20 +8,20 @@ be called that the configuration calls reading.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 
 import anyio
 from anyio import to_thread
 from msgspec import Struct
 
 from retinue.agent.agent import Agent
-from retinue.errors import ConfigError
 from retinue.host.host import Host
 from retinue.plugins.mcp.connection import Connection
 from retinue.plugins.mcp.resources import resource_tools
 from retinue.plugins.mcp.servers import ServerConfig, read_servers, resolved
 from retinue.plugins.mcp.tools import ServerTools
+from retinue.plugins.mcp.trees import TREE_SERVERS, TreeServers, client_opener
 from retinue.plugins.permissions import PERMISSIONS
 
 __all__ = ["OPTIONS", "MCPConfig", "plugin"]
@@ -52,17 +52,22 @@ async def plugin(host: Host, config: MCPConfig) -> AsyncGenerator[None]:
     servers = {
         name: resolved(name, server, host.options.environ) for name, server in given.items() if not server.disabled
     }
-    if not servers:
-        yield
-        return
-    try:
-        from retinue.plugins.mcp import client
-    except ImportError as error:
-        raise ConfigError("MCP servers are configured, but the extra is missing: pip install 'retinue[mcp]'") from error
+    brought = TreeServers(host, start_wait_s=config.start_wait_s)
+    with host.provide(TREE_SERVERS, brought), host.agents.on_setup(brought.compose):
+        try:
+            async with _configured(host, config, servers) if servers else nullcontext():
+                yield
+        finally:
+            await brought.aclose()
 
+
+@asynccontextmanager
+async def _configured(host: Host, config: MCPConfig, servers: Mapping[str, ServerConfig]) -> AsyncGenerator[None]:
+    """The servers of the configuration, whose tools all agents have."""
+    open_client = client_opener()
     permissions = host.require(PERMISSIONS, needed_by="mcp")
     connections = {
-        name: Connection(name, server, client.open_client, cwd=folder, clock=host.clock)
+        name: Connection(name, server, open_client, cwd=host.options.cwd, clock=host.clock)
         for name, server in servers.items()
     }
     waited = anyio.Event()
@@ -85,7 +90,7 @@ async def plugin(host: Host, config: MCPConfig) -> AsyncGenerator[None]:
                     stack.enter_context(host.tools.add(readers.pop()))
 
         for connection in connections.values():
-            tools = ServerTools(host.tools, connection, permissions)
+            tools = ServerTools(host.tools.add, connection, permissions)
             connection.on_change(tools.update)
             connection.on_change(offer_resources)
             stack.callback(tools.clear)

@@ -17,6 +17,7 @@ import anyio
 
 from retinue.base.clock import Clock
 from retinue.base.json import JSONObject
+from retinue.base.scope import Undo
 from retinue.errors import ToolFailure
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.tools.tool import ToolResult
@@ -89,7 +90,7 @@ OpenClient = Callable[[str, ServerConfig, "Path | None"], AbstractAsyncContextMa
 
 
 class Connection:
-    """One server for as long as the host lives."""
+    """One server, until it is closed."""
 
     def __init__(
         self, name: str, server: ServerConfig, open_client: OpenClient, *, cwd: Path | None, clock: Clock
@@ -108,15 +109,22 @@ class Connection:
         self._reason = "it has not started yet"
         self._lost = anyio.Event()
         self._scope = anyio.CancelScope()
-        self._ended = anyio.Event()
+        self._ended: anyio.Event | None = None
+        """Set when `run` is over; None while it has not begun."""
         self._changed: tuple[Callable[[], None], ...] = ()
 
-    def on_change(self, listener: Callable[[], None]) -> None:
+    def on_change(self, listener: Callable[[], None]) -> Undo:
         """`listener` is called whenever `offers` may have changed."""
         self._changed = (*self._changed, listener)
 
+        def undo() -> None:
+            self._changed = tuple(x for x in self._changed if x is not listener)
+
+        return Undo(undo)
+
     async def run(self) -> None:
         """Connects, and connects again, until it is closed or cancelled. The task that runs it owns the connection."""
+        self._ended = anyio.Event()
         try:
             with self._scope:
                 await self._keep()
@@ -126,8 +134,9 @@ class Connection:
     async def aclose(self) -> None:
         """The connection is closed and nothing is left of it. Shielded, bounded by what the server takes to end."""
         self._scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await self._ended.wait()
+        if self._ended is not None:
+            with anyio.CancelScope(shield=True):
+                await self._ended.wait()
 
     async def _keep(self) -> None:
         delay_s = _FIRST_DELAY_S

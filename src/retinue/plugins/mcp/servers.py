@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from retinue.errors import ConfigError
 
-__all__ = ["ServerConfig", "read_servers", "resolved"]
+__all__ = ["ServerConfig", "checked", "read_servers", "resolved"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -63,18 +63,7 @@ def read_servers(path: Path) -> dict[str, ServerConfig]:
 
 def resolved(name: str, server: ServerConfig, environ: Mapping[str, str]) -> ServerConfig:
     """The server with its variables filled in. Raises: ConfigError for what cannot be meant, or a missing variable."""
-    if not _NAME.match(name):
-        raise ConfigError(f"MCP server {name!r}: a name has letters, digits, - and _, at most 32")
-    if (server.command is None) == (server.url is None):
-        raise ConfigError(f"MCP server {name!r}: give either a command or a url")
-    if server.type not in (None, "stdio" if server.command else "http", "http" if server.url else "stdio"):
-        hint = "; servers of the old type sse are not supported" if server.type == "sse" else ""
-        raise ConfigError(f"MCP server {name!r}: type {server.type!r} does not fit{hint}")
-    if server.url is not None and not _fill(name, server.url, environ).startswith(("http://", "https://")):
-        raise ConfigError(f"MCP server {name!r}: the url must start with http:// or https://")
-    if not 0 < server.timeout_s < float("inf"):
-        raise ConfigError(f"MCP server {name!r}: timeout_s must be positive and finite, not {server.timeout_s}")
-    return replace(
+    filled = replace(
         server,
         command=None if server.command is None else _fill(name, server.command, environ),
         args=tuple(_fill(name, arg, environ) for arg in server.args),
@@ -82,6 +71,23 @@ def resolved(name: str, server: ServerConfig, environ: Mapping[str, str]) -> Ser
         url=None if server.url is None else _fill(name, server.url, environ),
         headers={key: _fill(name, value, environ) for key, value in server.headers.items()},
     )
+    return checked(name, filled)
+
+
+def checked(name: str, server: ServerConfig) -> ServerConfig:
+    """The server as it is. Raises: ConfigError for what cannot be meant."""
+    if not _NAME.match(name):
+        raise ConfigError(f"MCP server {name!r}: a name has letters, digits, - and _, at most 32")
+    if (server.command is None) == (server.url is None):
+        raise ConfigError(f"MCP server {name!r}: give either a command or a url")
+    if server.type not in (None, "stdio" if server.command else "http", "http" if server.url else "stdio"):
+        hint = "; servers of the old type sse are not supported" if server.type == "sse" else ""
+        raise ConfigError(f"MCP server {name!r}: type {server.type!r} does not fit{hint}")
+    if server.url is not None and not server.url.startswith(("http://", "https://")):
+        raise ConfigError(f"MCP server {name!r}: the url must start with http:// or https://")
+    if not 0 < server.timeout_s < float("inf"):
+        raise ConfigError(f"MCP server {name!r}: timeout_s must be positive and finite, not {server.timeout_s}")
+    return server
 
 
 def _fill(name: str, text: str, environ: Mapping[str, str]) -> str:

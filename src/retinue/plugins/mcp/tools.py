@@ -1,4 +1,4 @@
-"""The tools of one server among the tools of the host: names that cannot collide, and what is left out.
+"""The tools of one server among those of a scope: names that cannot collide, and what is left out.
 
 A tool is called `mcp__SERVER__TOOL`. Letters that a name may not have become `_`, and a name that is cut or would
 collide ends in a hash of the whole, so that the same tool always has the same name.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from retinue.base.json import JSONObject, encode
 from retinue.base.scope import Undo
@@ -17,7 +17,6 @@ from retinue.errors import BadInput, RetinueError
 from retinue.plugins.mcp.connection import Connection, Offer
 from retinue.plugins.permissions import Permissions
 from retinue.tools.function import schema_tool
-from retinue.tools.registry import ToolRegistry
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 __all__ = ["ServerTools", "tool_names"]
@@ -32,16 +31,17 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ServerTools:
-    """What one server offers, as tools of the host."""
+    """What one server offers, as tools of one scope."""
 
-    def __init__(self, registry: ToolRegistry, connection: Connection, permissions: Permissions) -> None:
-        self._registry = registry
+    def __init__(self, add: Callable[[Tool], Undo], connection: Connection, permissions: Permissions) -> None:
+        """`add` registers a tool in the scope."""
+        self._add = add
         self._connection = connection
         self._permissions = permissions
         self._known: dict[str, tuple[Offer, Undo]] = {}
 
     def update(self) -> None:
-        """The host has exactly the tools that the server offers now; those that did not change stay as they are."""
+        """The scope has exactly the tools that the server offers now; those that did not change stay as they are."""
         names = tool_names(self._connection.name, [offer.name for offer in self._chosen()])
         wanted = {names[offer.name]: offer for offer in self._chosen()}
         for name, (offer, undo) in list(self._known.items()):
@@ -51,12 +51,12 @@ class ServerTools:
         for name, offer in wanted.items():
             if name not in self._known:
                 try:
-                    self._known[name] = offer, self._registry.add(self._tool(name, offer))
+                    self._known[name] = offer, self._add(self._tool(name, offer))
                 except RetinueError as error:
                     _log.warning("tool %s of MCP server %s is left out: %s", offer.name, self._connection.name, error)
 
     def clear(self) -> None:
-        """The host has none of them."""
+        """The scope has none of them."""
         for _, undo in self._known.values():
             undo()
         self._known.clear()

@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: Retinue in editors and other programs that speak it."""

@@ -1,0 +1,64 @@
+"""What a client puts into a prompt as content that a model reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+from msgspec import Raw
+
+from retinue.acp.peer import INVALID_PARAMS, Failure
+from retinue.acp.types import AudioBlock, Block, ImageBlock, ResourceBlock, ResourceLink, TextBlock
+from retinue.model.content import Image, InputBlock, Text
+
+__all__ = ["prompt_content"]
+
+_block = msgspec.json.Decoder(Block)
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_CLOSING = re.compile(r"<(?=\s*/?\s*resource\b)", re.IGNORECASE)
+
+
+def prompt_content(blocks: Sequence[Raw]) -> tuple[InputBlock, ...]:
+    """The blocks in order. A resource stands in a frame that its text cannot close.
+
+    Raises: Failure for a block that cannot be read, with its place, and for a prompt that says nothing.
+    """
+    found = [block for number, raw in enumerate(blocks, 1) if (block := _content(number, raw)) is not None]
+    if not found:
+        raise Failure(INVALID_PARAMS, "the prompt is empty")
+    return tuple(found)
+
+
+def _content(number: int, raw: Raw) -> InputBlock | None:
+    try:
+        block = _block.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Failure(INVALID_PARAMS, f"block {number} of the prompt: {error}") from error
+    match block:
+        case TextBlock(text=text):
+            return Text(text) if text.strip() else None
+        case ImageBlock(data=data, mime_type=media_type):
+            return _image(number, media_type, data)
+        case ResourceLink():
+            words = block.description or block.title
+            return Text(f"[{block.name}]({block.uri})" + (f": {words}" if words else ""))
+        case ResourceBlock(resource=contents) if contents.text is not None:
+            text = _CLOSING.sub("&lt;", contents.text)
+            return Text(f'<resource uri="{contents.uri}">\n{text.rstrip(chr(10))}\n</resource>\n')
+        case ResourceBlock(resource=contents) if contents.blob is not None:
+            return _image(number, contents.mime_type or "of an unknown type", contents.blob)
+        case ResourceBlock():
+            raise Failure(INVALID_PARAMS, f"block {number} of the prompt: the resource has neither text nor blob")
+        case AudioBlock():
+            raise Failure(INVALID_PARAMS, f"block {number} of the prompt: sound cannot be read here")
+        case _:
+            assert_never(block)
+
+
+def _image(number: int, media_type: str, data: str) -> Image:
+    if media_type not in _IMAGES:
+        known = ", ".join(_IMAGES)
+        raise Failure(INVALID_PARAMS, f"block {number} of the prompt: {media_type} cannot be read; images are {known}")
+    return Image(media_type, data)

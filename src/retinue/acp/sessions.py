@@ -1,0 +1,187 @@
+"""All sessions that one client has open: made, brought back, found and closed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+
+from retinue.acp.listing import same_folder
+from retinue.acp.peer import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
+from retinue.acp.session import OpenSession
+from retinue.acp.tree import Tell, TreeView
+from retinue.acp.types import LoadParams, McpServer, NewParams
+from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
+from retinue.base.ids import SessionId
+from retinue.base.json import JSON, JSONObject
+from retinue.compose.app import App
+from retinue.plugins.mcp.servers import ServerConfig
+from retinue.plugins.mcp.trees import TREE_SERVERS
+from retinue.plugins.permissions import PERMISSIONS, Preset
+from retinue.session.events import Event
+from retinue.session.session import Session
+
+__all__ = ["OpenSessions"]
+
+_MODES: Sequence[tuple[Preset, str, str]] = (
+    ("read-only", "Read only", "Reads and searches; changes nothing."),
+    ("workspace-write", "Workspace", "Changes files inside the working folder."),
+    ("full-access", "Full access", "Changes files and runs commands everywhere."),
+)
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class OpenSessions:
+    """The sessions of one connection."""
+
+    def __init__(self, app: App, tell: Tell, *, subagents: bool) -> None:
+        self._app = app
+        self._tell = tell
+        self._subagents = subagents
+        self._views: dict[SessionId, TreeView] = {}
+        self._open: dict[SessionId, OpenSession] = {}
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """The client is told of what happens in its trees."""
+
+        def observe(session: Session, events: Sequence[Event]) -> None:
+            view = self._views.get(session.root)
+            if view is not None:
+                view.observe(session, events)
+
+        def chunk(event: ChunkArrived) -> None:
+            view = self._views.get(event.agent.session.root)
+            if view is not None:
+                view.chunk(event)
+
+        def withdrawn(event: ChunksWithdrawn) -> None:
+            view = self._views.get(event.agent.session.root)
+            if view is not None:
+                view.withdrawn(event)
+
+        host = self._app.host
+        with (
+            host.sessions.observe(observe, durable=True),
+            host.bus.on(ChunkArrived, chunk),
+            host.bus.on(ChunksWithdrawn, withdrawn),
+        ):
+            yield
+
+    def get(self, id: SessionId) -> OpenSession:
+        """The open session. Raises: Failure."""
+        found = self._open.get(id)
+        if found is None:
+            raise Failure(RESOURCE_NOT_FOUND, f"session {id!r} is not open here; load it")
+        return found
+
+    async def new(self, id: SessionId, params: NewParams) -> JSONObject:
+        """The result of `session/new`: the session is durable, and its client hears of it from here on."""
+        folder = _folder(params)
+        await self._bring_servers(id, params.mcp_servers, folder)
+        view = self._views[id] = TreeView(id, self._tell, subagents=self._subagents)
+        try:
+            agent = await self._app.agent(id=id, cwd=folder)
+        except BaseException:
+            del self._views[id]
+            raise
+        self._open[id] = OpenSession(self._app, agent, view, is_own=True)
+        view.is_muted = False
+        return {"sessionId": id, **self._modes(id)}
+
+    async def load(self, params: LoadParams, *, tell: bool) -> JSONObject:
+        """The result of `session/load`, or of `session/resume` without `tell`: the session goes on with what it owes.
+
+        Raises: Failure for a folder that is not its own; SessionNotFound, BadInput, SessionHeld.
+        """
+        folder, id = _folder(params), SessionId(params.session_id)
+        store, agents = self._app.host.sessions.store, self._app.host.agents
+        stored = await store.read(id)
+        own = stored.header.cwd
+        if own is not None and not same_folder(own, folder):
+            raise Failure(INVALID_PARAMS, f"session {id!r} works in {own}; load it with that folder")
+        is_here = agents.get(id) is not None
+        if not is_here:
+            await self._bring_servers(id, params.mcp_servers, folder)
+        view = self._views[id] = TreeView(id, self._tell, subagents=self._subagents)
+        view.hold()
+        try:
+            await self._app.host.sessions.writer.committed()
+            view.catch_up(await store.read_tree(id), tell=tell)
+            agent = await self._app.revive(id)
+        except BaseException:
+            self._views.pop(id, None)
+            raise
+        known = self._open.get(id)
+        is_own = not is_here or (known is not None and known.is_own)
+        self._open[id] = OpenSession(self._app, agent, view, is_own=is_own)
+        return self._modes(id)
+
+    async def set_mode(self, id: SessionId, mode: str) -> None:
+        """The session has that permission. Raises: Failure, ConfigError, Unauthorized."""
+        agent = self.get(id).agent
+        permissions = self._app.host.find(PERMISSIONS)
+        found: Preset | None = next((preset for preset, _, _ in _MODES if preset == mode), None)
+        if permissions is None or found is None:
+            known = ", ".join(preset for preset, _, _ in _MODES) if permissions is not None else "none"
+            raise Failure(INVALID_PARAMS, f"there is no mode {mode!r}; there are {known}")
+        await permissions.switch(agent, found).wait()
+
+    def cancel(self, id: SessionId) -> None:
+        """What goes on in that session, or in that child of one, ends. An id that nobody knows is passed over."""
+        found = self._open.get(id)
+        if found is not None:
+            found.cancel()
+        elif self._subagents:
+            any(session.cancel_child(id) for session in self._open.values())
+
+    async def close(self, id: SessionId) -> None:
+        """See OpenSession.close; the client hears nothing more of it. Raises: Failure."""
+        session = self.get(id)
+        await session.close()
+        if self._open.get(id) is session:
+            del self._open[id], self._views[id]
+
+    async def close_all(self) -> None:
+        """All are closed, side by side."""
+        async with anyio.create_task_group() as group:
+            for session in self._open.values():
+                group.start_soon(session.close)
+
+    def _modes(self, id: SessionId) -> JSONObject:
+        permissions = self._app.host.find(PERMISSIONS)
+        if permissions is None:
+            return {}
+        modes: list[JSON] = [{"id": preset, "name": name, "description": words} for preset, name, words in _MODES]
+        return {"modes": {"currentModeId": permissions.preset(id), "availableModes": modes}}
+
+    async def _bring_servers(self, root: SessionId, servers: Sequence[McpServer], folder: Path) -> None:
+        if not servers:
+            return
+        found = self._app.host.find(TREE_SERVERS)
+        if found is None:
+            raise Failure(INVALID_PARAMS, "MCP servers cannot be used: the plugin mcp is switched off")
+        configs: dict[str, ServerConfig] = {}
+        for server in servers:
+            name = _FORBIDDEN.sub("-", server.name).strip("-_")[:32] or "server"
+            configs[name if name not in configs else f"{name[:29]}-{len(configs)}"] = ServerConfig(
+                type=server.type,
+                command=server.command,
+                args=server.args,
+                env={variable.name: variable.value for variable in server.env},
+                url=server.url,
+                headers={header.name: header.value for header in server.headers},
+            )
+        await found.bring(root, configs, cwd=folder)
+
+
+def _folder(params: NewParams) -> Path:
+    if params.additional_directories:
+        raise Failure(INVALID_PARAMS, "additional directories are not supported; a session has one folder")
+    if not os.path.isabs(params.cwd):
+        raise Failure(INVALID_PARAMS, f"cwd must be an absolute path, not {params.cwd!r}")
+    return Path(params.cwd)

@@ -1,0 +1,91 @@
+"""Where a connection has its Retinue from: opened at the first need, so that a client is answered at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import anyio
+from msgspec import Struct
+
+from retinue.compose.app import App
+from retinue.errors import RetinueError
+
+__all__ = ["Fixed", "Lazy", "Route", "Source"]
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """What is known of the configured model before anything is asked of it."""
+
+    images: bool
+
+
+class Source(Protocol):
+    """Gives connections their Retinue."""
+
+    def examine(self) -> Route:
+        """What the configuration says now. Cheap. Raises: ModelNotConfigured, ConfigError."""
+        ...
+
+    async def app(self) -> App:
+        """The running Retinue. Raises: what opening it raises; the next call tries again."""
+        ...
+
+
+class Fixed:
+    """A Retinue that is open already and belongs to somebody else."""
+
+    def __init__(self, app: App, route: Route) -> None:
+        self._app = app
+        self._route = route
+
+    def examine(self) -> Route:
+        """See Source."""
+        return self._route
+
+    async def app(self) -> App:
+        """See Source."""
+        return self._app
+
+
+class Lazy:
+    """Opens a Retinue when somebody asks for it; `keep` owns it."""
+
+    def __init__(self, examine: Callable[[], Route], opener: Callable[[], AbstractAsyncContextManager[App]]) -> None:
+        self._examine = examine
+        self._opener = opener
+        self._wanted = anyio.Event()
+        self._tried = anyio.Event()
+        self._outcome: App | RetinueError | None = None
+
+    def examine(self) -> Route:
+        """See Source."""
+        return self._examine()
+
+    async def app(self) -> App:
+        """See Source."""
+        if not isinstance(self._outcome, App):
+            self._wanted.set()
+            await self._tried.wait()
+        if isinstance(self._outcome, App):
+            return self._outcome
+        assert self._outcome is not None
+        raise self._outcome
+
+    async def keep(self) -> None:
+        """Opens what is asked for, and closes it when cancelled: turns stay open in their logs then."""
+        while True:
+            await self._wanted.wait()
+            try:
+                async with self._opener() as app:
+                    self._publish(app)
+                    await anyio.sleep_forever()
+            except RetinueError as error:
+                self._publish(error)
+
+    def _publish(self, outcome: App | RetinueError) -> None:
+        self._outcome = outcome
+        self._wanted = anyio.Event()
+        tried, self._tried = self._tried, anyio.Event()
+        tried.set()

@@ -1,0 +1,77 @@
+"""The process of `retinue acp`, from its start to its exit code.
+
+A client that goes ends what it has begun, in order. A signal closes nothing: what runs is cut off and goes on when the
+session is loaded again. Source: decisions 0011 and 0014.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import AbstractAsyncContextManager
+
+import anyio
+
+from retinue.acp.server import Server
+from retinue.acp.source import Lazy, Route
+from retinue.acp.stdio import StandardStreams
+from retinue.cli.options import Common
+from retinue.compose.app import App
+from retinue.compose.dotenv import with_dotenv
+
+__all__ = ["GRACE_S", "serve"]
+
+GRACE_S = 8.0
+"""How long tools may take to let go after a signal; the process ends then, and the rest goes on after a load."""
+
+
+def serve(common: Common) -> int:
+    """The client has gone, or a signal came; the answer is the exit code. Raises: ConfigError for a bad folder."""
+    folder = common.folder
+
+    def examine() -> Route:
+        from retinue.model.adapters.providers import resolve_model
+
+        environ = with_dotenv(os.environ, folder)
+        config = common.load(environ)
+        provider = resolve_model(config.model, environ, base_url=config.base_url).provider
+        return Route(images=provider.wire == "anthropic" or provider.quirks.images)
+
+    def opener() -> AbstractAsyncContextManager[App]:
+        from retinue.compose import app
+
+        return app.open(config=common.load(with_dotenv(os.environ, folder)), cwd=folder)
+
+    try:
+        return anyio.run(_serve, Lazy(examine, opener))
+    except KeyboardInterrupt:  # before signals were ours
+        return 130
+
+
+async def _serve(source: Lazy) -> int:
+    signals: list[int] = []
+    async with anyio.create_task_group() as group:
+
+        async def listen() -> None:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+                async for number in received:
+                    if signals:
+                        os._exit(128 + number)
+                    signals.append(number)
+                    serving.cancel()
+
+        async def hasten() -> None:
+            await anyio.sleep(GRACE_S)
+            os._exit(128 + signals[0])
+
+        group.start_soon(listen)
+        async with anyio.create_task_group() as inner:
+            serving = anyio.CancelScope()
+            inner.start_soon(source.keep)
+            with serving:
+                await Server(StandardStreams(), source).serve()
+            if signals:
+                group.start_soon(hasten)
+            inner.cancel_scope.cancel()
+        group.cancel_scope.cancel()
+    return 128 + signals[0] if signals else 0
