@@ -72,7 +72,7 @@ async def test_tool_calls_show_kind_place_and_change(tmp_path: Path) -> None:
 
 
 async def test_what_the_model_writes_down_to_do_is_a_plan(tmp_path: Path) -> None:
-    items = [{"content": "Look", "status": "completed"}, {"content": "Mend", "status": "in_progress"}]
+    items: list[Any] = [{"content": "Look", "status": "completed"}, {"content": "Mend", "status": "in_progress"}]
     model = ScriptedModel()
     model.script("", calls(call("todo", items=items)), text("Written."))
     async with stock(model, tmp_path, "plugins.todo={}") as app, connected(app) as client:

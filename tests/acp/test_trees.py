@@ -13,7 +13,7 @@ from retinue.testing.script import call, calls, hold, optional, text
 from tests.acp.client import SUBAGENTS, Client, WireError, connected, text_block
 from tests.scenarios.stock import CONTINUABLE, children, endings, log, notices, settled, stock, ticks
 
-HERE = {"run_in_background": False}
+HERE: dict[str, Any] = {"run_in_background": False}
 SECRET = "the inner monologue of the child"
 
 

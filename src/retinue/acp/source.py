@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from msgspec import Struct
 
-from retinue.compose.app import App
 from retinue.errors import RetinueError
+
+if TYPE_CHECKING:
+    from retinue.compose.app import App
 
 __all__ = ["Fixed", "Lazy", "Route", "Source"]
 
@@ -65,13 +67,13 @@ class Lazy:
 
     async def app(self) -> App:
         """See Source."""
-        if not isinstance(self._outcome, App):
+        if self._outcome is None or isinstance(self._outcome, RetinueError):
             self._wanted.set()
             await self._tried.wait()
-        if isinstance(self._outcome, App):
-            return self._outcome
         assert self._outcome is not None
-        raise self._outcome
+        if isinstance(self._outcome, RetinueError):
+            raise self._outcome
+        return self._outcome
 
     async def keep(self) -> None:
         """Opens what is asked for, and closes it when cancelled: turns stay open in their logs then."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -16,8 +17,10 @@ from retinue.acp.server import Server
 from retinue.acp.source import Lazy, Route
 from retinue.acp.stdio import StandardStreams
 from retinue.cli.options import Common
-from retinue.compose.app import App
 from retinue.compose.dotenv import with_dotenv
+
+if TYPE_CHECKING:
+    from retinue.compose.app import App
 
 __all__ = ["GRACE_S", "serve"]
 

@@ -31,10 +31,11 @@ class MemoryPipe:
     def give(self, data: bytes) -> None:
         """Like `send`, at once."""
         assert self._other is not None
-        if self._other._is_ended and self._is_ended:
+        if self._is_ended:
             raise BrokenPipeError("the other end is closed")
-        self._other._pieces.append(data)
-        self._other._change()
+        if data:
+            self._other._pieces.append(data)
+            self._other._change()
 
     def close(self) -> None:
         """This end has gone."""
