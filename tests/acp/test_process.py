@@ -1,0 +1,219 @@
+"""`retinue acp` as an editor starts it: a process with three streams."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retinue.session.events import TurnEnd
+from tests.acp.frames import check_frame, check_result
+from tests.support.command import KEY, Place
+from tests.support.scripted_server import ScriptedServer, scripted_server
+from tests.support.scripts import calls, delegate, says, session
+
+MODEL = "openai-compatible:scripted"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Generator[Place]:
+    place = Place(tmp_path, None, {"OPENAI_API_KEY": KEY})
+    yield place
+    place.clear()
+
+
+class Editor:
+    """The client's end of the process's streams."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.frames: list[dict[str, Any]] = []
+        self._methods: dict[int, str] = {}
+        self._rest = b""
+
+    def give(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def start(self, method: str, **params: Any) -> int:
+        id = len(self._methods) + 1
+        self._methods[id] = method
+        self.give(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode() + b"\n")
+        return id
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        return self.answer(self.start(method, **params))
+
+    def answer(self, id: int | None) -> dict[str, Any]:
+        """The frame that answers the request, once it is there."""
+        return self.wait(lambda frame: "method" not in frame and frame["id"] == id)
+
+    def wait(self, is_it: Callable[[dict[str, Any]], bool], timeout_s: float = 30) -> dict[str, Any]:
+        """The first frame of that kind."""
+        seen, until = 0, time.monotonic() + timeout_s
+        while True:
+            for frame in self.frames[seen:]:
+                if is_it(frame):
+                    return frame
+            seen = len(self.frames)
+            self._read(until)
+
+    def _read(self, until: float) -> None:
+        out = self.process.stdout
+        assert out is not None
+        ready, _, _ = select.select([out], [], [], max(0.0, until - time.monotonic()))
+        assert ready, f"nothing came after {self.frames[-3:]}"
+        data = os.read(out.fileno(), 65536)
+        assert data, "the process has gone"
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            frame = json.loads(line)
+            check_frame(frame, unstable=False)
+            if "result" in frame and "id" in frame:
+                check_result(self._methods[frame["id"]], frame["result"], unstable=False)
+            self.frames.append(frame)
+
+    def leave(self) -> tuple[int, str]:
+        """The streams are closed; exit code and stderr."""
+        out, err = self.process.communicate(timeout=30)
+        for line in (self._rest + out).splitlines():
+            check_frame(json.loads(line), unstable=False)
+        return self.process.returncode, err.decode()
+
+    def open(self, folder: Path) -> str:
+        """The id of a new session."""
+        self.request("initialize", protocolVersion=1)
+        return self.request("session/new", cwd=str(folder), mcpServers=[])["result"]["sessionId"]
+
+    def start_prompt(self, session: str, text: str) -> int:
+        return self.start("session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}])
+
+
+@contextmanager
+def _editor(place: Place, server: ScriptedServer | None = None, *options: str) -> Generator[Editor]:
+    model = ["--model", MODEL, "--base-url", server.url] if server is not None else []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "retinue", "acp", *model, *options],
+        cwd=place.folder,
+        env=place.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        try:
+            yield Editor(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def test_a_session_from_the_first_frame_to_the_end_of_the_process(place: Place) -> None:
+    noise = {"tool": "bash", "args": {"command": "echo to stdout; echo to stderr >&2"}}
+    with (
+        scripted_server(session("root", "ROOT", calls(noise), says("done"))) as server,
+        _editor(place, server) as editor,
+    ):
+        id = editor.open(place.folder)
+        assert editor.answer(editor.start_prompt(id, "ROOT"))["result"] == {"stopReason": "end_turn"}
+        code, err = editor.leave()
+        server.check()
+    assert (code, err) == (0, "")
+    assert KEY not in str(editor.frames)
+    place.check()
+
+
+def test_nothing_that_a_client_sends_ends_the_process(place: Place) -> None:
+    with scripted_server() as server, _editor(place, server) as editor:
+        for line in (b"[]", b"{", b'{"jsonrpc":"2.0","id":[],"method":"initialize"}', b"\xff" * 300, b"[" * 100_000):
+            editor.give(line + b"\n")
+        editor.give(b'{"jsonrpc":"2.0","id":"x","method":"session/new","params":{"cwd":"/","mcpServers":[]}}\n')
+        id = editor.open(place.folder)
+        for method in (
+            "session/new",
+            "session/load",
+            "session/prompt",
+            "session/cancel",
+            "session/set_mode",
+            "shutdown",
+        ):
+            for params in ([], 7, None, {}, {"sessionId": 7}, {"sessionId": id}):
+                frame = {"jsonrpc": "2.0", "id": f"{method} {params}", "method": method, "params": params}
+                editor.give(json.dumps(frame).encode() + b"\n")
+                answer = editor.wait(lambda f, wanted=frame["id"]: f.get("id") == wanted)
+                assert "error" in answer
+        editor.give(b'{"jsonrpc":')
+        assert editor.leave()[0] == 0
+
+
+def test_without_a_key_a_client_is_told_and_may_try_again(place: Place) -> None:
+    place.variables.pop("OPENAI_API_KEY")
+    with _editor(place, None, "--model", "deepseek:deepseek-chat") as editor:
+        began = editor.request("initialize", protocolVersion=99)["result"]
+        assert began["protocolVersion"] == 1
+        (method,) = began["authMethods"]
+        where = {"cwd": str(place.folder), "mcpServers": []}
+        assert editor.request("session/new", **where)["error"]["code"] == -32000
+        assert editor.request("authenticate", methodId=method["id"])["error"]["code"] == -32000
+        assert editor.request("authenticate", methodId="magic")["error"]["code"] == -32602
+        (place.folder / ".env").write_text(f"DEEPSEEK_API_KEY={KEY}\n")
+        assert editor.request("authenticate", methodId=method["id"])["result"] == {}
+        assert "sessionId" in editor.request("session/new", **where)["result"]
+        assert editor.leave()[0] == 0
+    with _editor(place, None, "--model", "deepseek:deepseek-chat") as editor:
+        assert editor.request("initialize", protocolVersion=1)["result"]["authMethods"] == []
+
+
+def test_a_client_that_goes_ends_what_it_began_and_the_process_asks_no_more(place: Place) -> None:
+    delegation = {"tool": "subagent", "args": {"description": "child", "prompt": "CHILD"}}
+    scripts = (
+        session("root", "ROOT", calls(delegation), says("x", hold="never")),
+        session("child", "CHILD", says("x", hold="never")),
+    )
+    with scripted_server(*scripts) as server, _editor(place, server) as editor:
+        id = editor.open(place.folder)
+        editor.start_prompt(id, "ROOT")
+        server.wait(lambda s: len(s.of("root")) == 2 and len(s.of("child")) == 1)
+        code, err = editor.leave()
+        assert (code, err) == (0, "")
+        assert [len(server.of(name)) for name in ("root", "child")] == [2, 1]
+    ends = [[e.data.reason for e in log if isinstance(e.data, TurnEnd)] for log, _ in place.stored().values()]
+    assert ends == [["aborted"], ["aborted"]]
+    place.check()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_signal_closes_nothing_and_a_loaded_session_goes_on(place: Place, number: int, code: int) -> None:
+    scripts = (
+        session("root", "ROOT", calls(delegate("CHILD")), says("x", hold="never"), says("{{re:(seven)}} it is")),
+        session("child", "CHILD", says("x", hold="never"), says("seven")),
+    )
+    with scripted_server(*scripts) as server:
+        with _editor(place, server) as editor:
+            id = editor.open(place.folder)
+            editor.start_prompt(id, "ROOT")
+            server.wait(lambda s: len(s.of("child")) == 1)
+            editor.process.send_signal(number)
+            assert editor.process.wait(20) == code
+        assert not any(isinstance(e.data, TurnEnd) for log, _ in place.stored().values() for e in log)
+        with _editor(place, server) as editor:
+            editor.request("initialize", protocolVersion=1)
+            editor.request("session/load", sessionId=id, cwd=str(place.folder), mcpServers=[])
+            server.wait(lambda s: len(s.of("root")) == 2)
+    place.check(quiescent=False)
+
+
+def test_start_to_initialize_is_quick_since_nothing_is_opened(place: Place) -> None:
+    heavy = ("aiohttp", "apsw", "mcp", "jsonschema_rs", "rich", "retinue.plugins", "retinue.store", "retinue.host")
+    program = f"import sys, retinue.cli.acp\nprint([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=place.environment())
+    assert (done.stdout, done.returncode) == ("[]\n", 0)
