@@ -189,18 +189,17 @@ async def test_the_peer_asks_and_is_answered_in_any_order() -> None:
 
 @pytest.mark.parametrize("error", [{"code": -1, "message": "no"}, {"code": "x"}, 7, None])
 async def test_an_error_or_the_end_of_the_connection_fails_what_was_asked(error: Any) -> None:
+    async def ask(other: Other) -> None:
+        with pytest.raises(Failure):
+            await other.peer.request("well", {})
+
     async with peer_and_other() as other:
         async with anyio.create_task_group() as group:
-
-            async def ask() -> None:
-                with pytest.raises(Failure):
-                    await other.peer.request("well", {})
-
-            group.start_soon(ask)
+            group.start_soon(ask, other)
             frame = await other.next()
             other.pipe.give(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "error": error}).encode() + b"\n")
         async with anyio.create_task_group() as group:
-            group.start_soon(ask)
+            group.start_soon(ask, other)
             await other.next()
             other.pipe.close()
         with pytest.raises(Failure):
@@ -211,9 +210,10 @@ async def test_a_question_that_is_withdrawn_is_cancelled_on_the_other_side() -> 
     async with peer_and_other() as other:
         async with anyio.create_task_group() as group:
             group.start_soon(other.peer.request, "well", {})
-            asked = await other.next()
+            frames = [await other.next()]
             group.cancel_scope.cancel()
-        cancelled = await other.next()
+        frames.append(await other.next())
+        asked, cancelled = frames
         assert (cancelled["method"], cancelled["params"]) == ("$/cancel_request", {"requestId": asked["id"]})
 
 

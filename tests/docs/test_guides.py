@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
+import click
 import pytest
 
+from retinue.cli.group import retinue
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
 from retinue.plugins.agents import AgentsConfig, find_agents
@@ -86,7 +89,20 @@ def test_every_command_shows_what_the_page_shows(tmp_path: Path, variables: dict
             assert fits(command.shown.replace("session-5b1f", known), came), f"{block}: {command}\n\ncame:\n{came}"
 
 
-@pytest.mark.parametrize("block", [block for block in _BLOCKS if block.kind == "json"], ids=str)
+_JSON = [block for block in _BLOCKS if block.kind == "json"]
+
+
+@pytest.mark.parametrize("block", [block for block in _JSON if "agent_servers" in block.text], ids=str)
+def test_an_editor_is_given_a_command_that_there_is(block: Block) -> None:
+    (agent,) = json.loads(block.text)["agent_servers"].values()
+    name, *arguments = agent["args"]
+    command = retinue.get_command(click.Context(retinue), name)
+    assert agent["command"] == "retinue"
+    assert command is not None
+    assert command.make_context(name, arguments).params["model"]
+
+
+@pytest.mark.parametrize("block", [block for block in _JSON if "agent_servers" not in block.text], ids=str)
 def test_the_servers_are_understood(block: Block, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(block.text)
     servers = read_servers(tmp_path / ".mcp.json")
