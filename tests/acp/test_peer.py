@@ -207,10 +207,11 @@ async def test_an_error_or_the_end_of_the_connection_fails_what_was_asked(error:
 
 
 async def test_a_question_that_is_withdrawn_is_cancelled_on_the_other_side() -> None:
+    frames: list[Any] = []
     async with peer_and_other() as other:
         async with anyio.create_task_group() as group:
             group.start_soon(other.peer.request, "well", {})
-            frames = [await other.next()]
+            frames.append(await other.next())
             group.cancel_scope.cancel()
         frames.append(await other.next())
         asked, cancelled = frames

@@ -96,10 +96,11 @@ _JSON = [block for block in _BLOCKS if block.kind == "json"]
 def test_an_editor_is_given_a_command_that_there_is(block: Block) -> None:
     (agent,) = json.loads(block.text)["agent_servers"].values()
     name, *arguments = agent["args"]
-    command = retinue.get_command(click.Context(retinue), name)
+    whole = click.Context(retinue, **retinue.context_settings)
+    command = retinue.get_command(whole, name)
     assert agent["command"] == "retinue"
     assert command is not None
-    assert command.make_context(name, arguments).params["model"]
+    assert command.make_context(name, arguments, parent=whole).params["model"]
 
 
 @pytest.mark.parametrize("block", [block for block in _JSON if "agent_servers" not in block.text], ids=str)
