@@ -98,6 +98,26 @@ async def test_two_hosts_share_the_agents_of_a_folder_and_one_takes_up_what_the_
 
 
 @pytest.mark.exploration
+async def test_hosts_that_begin_at_once_with_one_key_have_one_agent(at: At) -> None:
+    with scripted_server(session("one", "ONE", says("done"))) as server:
+        place = at(server)
+        ids: list[str] = []
+
+        async def begin() -> None:
+            async with mcp_host(place) as host:
+                started = await host.call("start_agent", prompt="ONE: look", label="a look", key="k")
+                ids.append((await host.call("wait_agent", **started))["agent_id"])
+                assert len((await host.call("read_notices", timeout_s=10))["notices"]) == 1
+
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(begin)
+        assert (len(ids), len(set(ids))) == (4, 1)
+        server.check()
+    await in_order(place)
+
+
+@pytest.mark.exploration
 async def test_ten_agents_work_at_once_and_each_settles_once(at: At) -> None:
     names = [f"N{number}-" for number in range(10)]
     with scripted_server(*(session(name, name, says(f"done {name}", hold="go")) for name in names)) as server:
