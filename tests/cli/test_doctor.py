@@ -83,7 +83,7 @@ def test_what_cannot_be_decoded_is_told_for_each_session_and_hides_no_other(home
     assert home.found() == [("error", "SESSION_UNREADABLE", home.root), ("error", "SESSION_UNREADABLE", home.child)]
     home.sql(f"DELETE FROM event WHERE seq = 1 AND {of}", home.child)
     assert home.found().count(("error", "SESSION_UNREADABLE", home.child)) == 2
-    assert f"retinue prune {home.root}" in home.doctor().out
+    assert f"retinue prune --home {home.folder} {home.root}" in home.doctor().out
 
 
 def test_a_claimed_message_without_its_turn_is_an_error(home: Home) -> None:
@@ -200,3 +200,10 @@ def test_a_full_disk_is_told_by_how_much_is_free(tmp_path: Path) -> None:
     assert [f.severity for f in folder_findings(*place, low=free * 2, empty=0)] == ["warning"]
     assert [f.severity for f in folder_findings(*place, low=free * 2, empty=free * 2)] == ["error"]
     assert [f.code for f in folder_findings(*place, low=1, empty=0)] == []
+
+
+def test_advice_can_be_followed_as_it_stands(home: Home, tmp_path: Path) -> None:
+    write_private(home.folder / "retinue.db.owners" / "fedcba9876543210.lock", b"")
+    advised = f"retinue doctor --home {home.folder} --fix takes it away"
+    assert advised in home.doctor().out
+    assert home.doctor("--json").objects[0]["advice"] == advised

@@ -130,3 +130,13 @@ def test_a_full_disk_under_the_output_is_told_without_a_traceback(tmp_path: Path
     assert done.returncode == 1
     assert done.stderr.startswith("retinue: OUTPUT_FAILED: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_full_disk_under_the_answer_of_a_run_is_not_taken_for_a_reader_that_left(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "retinue", "--home", str(tmp_path), "demo", "--output", "json"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert "retinue: OUTPUT_FAILED: the output cannot be written: No space left on device" in done.stderr
+    assert "OUTPUT_CLOSED" not in done.stderr

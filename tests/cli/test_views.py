@@ -80,6 +80,13 @@ def test_an_id_that_names_nothing_is_an_error(retinue: Retinue, lived: Lived, co
     assert done.err.startswith("retinue: SESSION_NOT_FOUND: ")
 
 
+@pytest.mark.parametrize("command", ["send", "resume"])
+def test_a_key_of_broken_bytes_is_refused(retinue: Retinue, lived: Lived, command: str) -> None:
+    done = retinue(command, lived.root, "text", "--key", "k\udcff", "--home", str(lived.home), "--model", "ollama:x")
+    assert (done.code, done.out) == (2, "")
+    assert "BAD_INPUT: the key 'k\\udcff' is not text" in done.err
+
+
 def test_a_prefix_of_several_sessions_is_an_error(retinue: Retinue, lived: Lived) -> None:
     done = retinue("log", "agent-", "--home", str(lived.home))
     assert (done.code, done.err.startswith("retinue: BAD_INPUT: ")) == (2, True)

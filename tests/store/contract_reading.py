@@ -196,12 +196,17 @@ class Reading:
         assert await store.resolve("o") == "other"
         assert await store.resolve("session-2") == "session-2"
         assert await store.resolve("session-22") == "session-22"
-        for several in ("session-1", "session", ""):
+        for several in ("session-1", "session"):
             with pytest.raises(BadInput, match="session-1a"):
                 await store.resolve(several)
-        for none in ("session-3", "S", "session-1a ", "%", "session_1a", "o*"):
+        for none in ("session-3", "S", "session-1a ", "%", "session_1a", "o*", "session-1\udcff"):
             with pytest.raises(SessionNotFound):
                 await store.resolve(none)
+
+    async def test_an_empty_id_means_no_session_also_if_there_is_one_alone(self, home: Home) -> None:
+        tree = await Tree.planted(home.open(), "only")
+        with pytest.raises(BadInput, match="empty"):
+            await tree.store.resolve("")
 
     # Who owes work.
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import NewType
 from uuid import uuid4
 
-__all__ = ["MessageId", "SessionId", "derived_id", "new_message_id", "new_session_id"]
+__all__ = ["MessageId", "SessionId", "derived_id", "is_text", "new_message_id", "new_session_id"]
 
 SessionId = NewType("SessionId", str)
 MessageId = NewType("MessageId", str)
@@ -20,6 +20,11 @@ def new_session_id() -> SessionId:
 def new_message_id() -> MessageId:
     """A fresh id for a message whose sender brings no key."""
     return MessageId(f"msg-{uuid4().hex}")
+
+
+def is_text(given: str) -> bool:
+    """It can be written down: bytes of a command line that are not UTF-8 cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in given)
 
 
 def derived_id(kind: str, *key: str | int) -> str:

@@ -16,7 +16,7 @@ from retinue.errors import (
     error_record,
 )
 
-__all__ = ["described", "exit_code", "report", "say"]
+__all__ = ["described", "exit_code", "report", "say", "say_unwritten"]
 
 _USAGE = (BadInput, NotFound, AlreadyExists, IdConflict)
 _HOW = "; set --model or RETINUE_MODEL, and the key of its provider, such as DEEPSEEK_API_KEY"
@@ -40,6 +40,14 @@ def say(code: str, message: str) -> None:
     """One line on stderr: `retinue: CODE: message`. A stderr that is gone is no reason to fail."""
     with suppress(OSError):
         print(f"retinue: {code}: {one_line(message)}", file=sys.stderr)
+
+
+def say_unwritten(error: OSError) -> None:
+    """Why stdout did not take what was written there."""
+    if isinstance(error, BrokenPipeError):
+        say("OUTPUT_CLOSED", "nobody reads the output any more")
+    else:
+        say("OUTPUT_FAILED", f"the output cannot be written: {error.strerror}")
 
 
 def report(error: RetinueError) -> int:

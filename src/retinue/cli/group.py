@@ -100,9 +100,9 @@ def run_command(arguments: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in _UNWRITABLE:
             raise
-        from retinue.cli.failures import say
+        from retinue.cli.failures import say_unwritten
 
-        say("OUTPUT_FAILED", f"the output cannot be written: {error.strerror}")
+        say_unwritten(error)
         _drop_output()
         return 1
 

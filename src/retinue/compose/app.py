@@ -14,12 +14,12 @@ from retinue.agent.agent import Agent
 from retinue.agent.registry import Creation
 from retinue.agent.signals import AgentDisposed, Stopped
 from retinue.base.clock import Clock
-from retinue.base.ids import MessageId, SessionId, derived_id, new_message_id, new_session_id
+from retinue.base.ids import MessageId, SessionId, new_session_id
 from retinue.base.scope import Undo
 from retinue.compose.build import build
 from retinue.compose.config import Config, Overrides, load_config
 from retinue.compose.dotenv import with_dotenv
-from retinue.compose.post import Posted, post_message, post_order
+from retinue.compose.post import Posted, keyed_id, post_message, post_order
 from retinue.compose.run import Run
 from retinue.compose.tree import TreeAccount
 from retinue.errors import BadInput, IdConflict, SessionHeld
@@ -108,10 +108,10 @@ class App:
         if key is not None and text is None:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
         known = await self.host.sessions.store.resolve(id)
+        message = keyed_id("message", known, key)
         agent, owed = await self._bring_back(known)
         tree = await self._tree(known)
         session = agent.session
-        message = new_message_id() if key is None else MessageId(derived_id("message", known, key))
         first = _newest_turn(session)
         if text is not None:
             first = session.next_seq if session.turns.open is None else first

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from retinue.base.ids import MessageId, SessionId, derived_id, new_message_id
+from retinue.base.ids import MessageId, SessionId, derived_id, is_text, new_message_id
 from retinue.errors import BadInput, IdConflict, SessionNotFound
 from retinue.model.content import Text, UserMessage
 from retinue.session.folds import descriptor
@@ -18,7 +18,7 @@ from retinue.session.rows import Delivery
 from retinue.session.store import SessionSummary
 from retinue.session.table import Sessions
 
-__all__ = ["Posted", "post_message", "post_order"]
+__all__ = ["Posted", "keyed_id", "post_message", "post_order"]
 
 
 class Posted(Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ async def post_message(sessions: Sessions, id: str, text: str, *, key: str | Non
         await _check_continuable(sessions, known)
     delivery = Delivery(
         session_id=known,
-        message=UserMessage(_message_id("message", known, key), (Text(text),)),
+        message=UserMessage(keyed_id("message", known, key), (Text(text),)),
         target="next-turn",
         wake=True,
         accepted_at=sessions.clock.now_ms(),
@@ -66,7 +66,7 @@ async def post_order(
     known, summary = await _found(sessions, id)
     delivery = Delivery(
         session_id=known,
-        message=UserMessage(_message_id(kind, known, key), ()),
+        message=UserMessage(keyed_id(kind, known, key), ()),
         target="next-step",
         wake=False,
         accepted_at=sessions.clock.now_ms(),
@@ -84,9 +84,12 @@ async def _found(sessions: Sessions, id: str) -> tuple[SessionId, SessionSummary
     return known, summary
 
 
-def _message_id(kind: str, session: SessionId, key: str | None) -> MessageId:
+def keyed_id(kind: str, session: SessionId, key: str | None) -> MessageId:
+    """The id of what is sent to the session: the same for the same key. Raises: BadInput for a key that is none."""
     if key is None:
         return new_message_id()
+    if not is_text(key):
+        raise BadInput(f"the key {key!r} is not text; give one without broken characters")
     if not key.strip():
         raise BadInput("the key is empty; give one that says which sending it is, or none")
     return MessageId(derived_id(kind, session, key))

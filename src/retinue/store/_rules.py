@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retinue.base.ids import MessageId, SessionId
+from retinue.base.ids import MessageId, SessionId, is_text
 from retinue.errors import (
     AlreadyExists,
     BadInput,
@@ -134,6 +134,14 @@ def tree_not_found(root: SessionId) -> SessionNotFound:
 def lease_lost(root: SessionId) -> LeaseLost:
     """A tree that is changed as a whole by somebody who does not hold it."""
     return LeaseLost(f"the tree of session {root!r} is not held by this process any more; nothing of it was changed")
+
+
+def check_prefix(prefix: str) -> None:
+    """Return if a session can be meant by it. Raises: BadInput for an empty one, which every id begins with."""
+    if not prefix:
+        raise BadInput("the id of a session is empty; list the sessions to see which are stored")
+    if not is_text(prefix):
+        raise SessionNotFound(f"no session whose id begins with {prefix!r} is stored here")
 
 
 def resolved(prefix: str, found: Sequence[SessionId]) -> SessionId:

@@ -27,6 +27,7 @@ from retinue.store._decode import (
 from retinue.store._memory import Changes, LeaseRecord, MessageRecord, SessionTable, Tables
 from retinue.store._rules import (
     VALUE_ERRORS,
+    check_prefix,
     lease_lost,
     refusal,
     resolved,
@@ -136,6 +137,7 @@ class MemoryStore:
     async def resolve(self, prefix: str) -> SessionId:
         """See the contract."""
         self._check_open()
+        check_prefix(prefix)
         return resolved(prefix, sorted(id for id in self.home.tables.sessions if id.startswith(prefix)))
 
     async def roots(self) -> list[SessionSummary]:

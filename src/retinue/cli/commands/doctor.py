@@ -24,14 +24,15 @@ def command(ctx: click.Context, as_json: bool, fix: bool, **options: Any) -> int
     """
     from retinue.base.json import encode
     from retinue.cli.home import located
-    from retinue.cli.views.doctor import finding_lines, finding_object, summary_line
+    from retinue.cli.views.doctor import advised, finding_lines, finding_object, summary_line
     from retinue.compose.doctor.files import take_away
     from retinue.compose.doctor.home import examined
     from retinue.compose.stores import home_of
 
-    config, environ, database = located(shared(ctx, options))
+    common = shared(ctx, options)
+    config, environ, database = located(common)
     report = examined(home_of(config, environ), database)
-    for finding in report.findings:
+    for finding in (advised(finding, common.place) for finding in report.findings):
         is_fixed = fix and take_away(finding)
         if as_json:
             click.echo(encode(finding_object(finding, is_fixed=is_fixed)).decode())

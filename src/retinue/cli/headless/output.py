@@ -89,8 +89,8 @@ class Output:
             _line({"type": "result", "session_id": result.get("session_id"), "time": time.time(), **result})
         )
 
-    async def finish(self) -> bool:
-        """All is written; False if nobody took it, also because the caller had closed stdout."""
+    async def finish(self) -> OSError | None:
+        """All is written; or why it is not, also because the caller had closed stdout."""
         await self._pen.finish()
         return self._close()
 
@@ -99,10 +99,10 @@ class Output:
         self._pen.flush(timeout_s)
         self._close()
 
-    def _close(self) -> bool:
-        if self._pen.is_broken:  # so that the interpreter does not try again at its end
+    def _close(self) -> OSError | None:
+        if self._pen.failure is not None:  # so that the interpreter does not try again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return not self._pen.is_broken and "stdout" not in closed
+        return BrokenPipeError() if "stdout" in closed else self._pen.failure
 
 
 def _line(value: JSONObject) -> bytes:

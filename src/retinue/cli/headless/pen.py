@@ -18,12 +18,13 @@ class Pen:
     """One stream's writer. What is written appears in order and whole; after a failure it is dropped."""
 
     def __init__(self, stream: IO[Any], broken: Callable[[], object] = lambda: None) -> None:
-        """`broken` is called once, from the pen's thread, when nobody reads any more."""
+        """`broken` is called once, from the pen's thread, when nothing can be written any more."""
         stream.flush()
         self._fd = stream.fileno()
         self._broken = broken
         self._queue: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
-        self.is_broken = False
+        self.failure: OSError | None = None
+        """Why nothing is written any more."""
         threading.Thread(target=self._run, name="retinue-pen", daemon=True).start()
 
     def write(self, data: bytes) -> None:
@@ -49,11 +50,11 @@ class Pen:
             item = self._queue.get()
             if isinstance(item, threading.Event):
                 item.set()
-            elif not self.is_broken:
+            elif self.failure is None:
                 try:
                     self._put(item)
-                except OSError:
-                    self.is_broken = True
+                except OSError as error:
+                    self.failure = error
                     self._broken()
 
     def _put(self, data: bytes) -> None:

@@ -16,7 +16,7 @@ import anyio
 from retinue.agent.phase import Cause
 from retinue.base.ids import SessionId, new_session_id
 from retinue.base.json import JSONObject
-from retinue.cli.failures import described, exit_code, say
+from retinue.cli.failures import described, exit_code, say, say_unwritten
 from retinue.cli.headless import progress
 from retinue.cli.headless.asking import Terminal, asked_at
 from retinue.cli.headless.budget import limit_tokens
@@ -122,8 +122,9 @@ class _Work:
                 group.start_soon(control.expire, self.job.timeout_s)
             code = await self.guarded(control)
             control.is_over = True
-            if not await self.output.finish():
-                say("OUTPUT_CLOSED", "nobody reads the output any more")
+            failure = await self.output.finish()
+            if failure is not None:
+                say_unwritten(failure)
                 code = code or 1
             group.cancel_scope.cancel()
         return control.exit_code or code

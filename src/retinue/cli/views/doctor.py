@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from retinue.base.json import JSONObject
 from retinue.cli.text import one_line
 from retinue.compose.doctor.finding import Finding
 from retinue.compose.doctor.home import Report
 
-__all__ = ["finding_lines", "finding_object", "summary_line"]
+__all__ = ["advised", "finding_lines", "finding_object", "summary_line"]
+
+
+def advised(finding: Finding, place: str) -> Finding:
+    """The same finding; commands in its advice have the options that find the same home."""
+    advice = re.sub(r"\bretinue ([a-z]+)", lambda command: command[0] + place, finding.advice)
+    return replace(finding, advice=advice)
 
 
 def finding_lines(finding: Finding, *, is_fixed: bool) -> Iterator[str]:

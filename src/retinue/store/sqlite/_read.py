@@ -22,7 +22,7 @@ from retinue.store._decode import (
     decode_row,
     report_undecodable,
 )
-from retinue.store._rules import resolved, session_not_found, tree_not_found
+from retinue.store._rules import check_prefix, resolved, session_not_found, tree_not_found
 from retinue.store.sqlite._sql import SQL, Row, Transaction, corrupt, run
 
 
@@ -121,6 +121,7 @@ class Reader:
 
     def resolve(self, prefix: str) -> SessionId:
         """The session of that id or prefix. Raises: SessionNotFound, BadInput."""
+        check_prefix(prefix)
         rows = self._all("resolve", prefix, prefix + "\U0010ffff")
         return resolved(prefix, [cast("SessionId", row[0]) for row in rows])
 
