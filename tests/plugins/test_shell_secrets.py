@@ -15,7 +15,7 @@ from retinue.model.content import Text, text_of
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.process import start_command
 from retinue.plugins.shell.running import Running
-from retinue.tools.secrets import ByteMask, redact_result
+from retinue.tools.secrets import ByteMask, Secrets, redact_result
 from retinue.tools.tool import ToolResult
 
 KEY = "sk-SECRETKEY-987654321"
@@ -24,7 +24,7 @@ KEY = "sk-SECRETKEY-987654321"
 def test_a_key_is_masked_wherever_the_pieces_are_cut() -> None:
     data = f"a {KEY} b {KEY[:9]} c".encode()
     for cut in range(len(data)):
-        mask = ByteMask((KEY,))
+        mask = ByteMask(Secrets((KEY,)))
         got = mask.feed(data[:cut]) + mask.feed(data[cut:]) + mask.end()
         assert got == f"a [secret] b {KEY[:9]} c".encode()
 
@@ -33,21 +33,21 @@ def test_a_result_shows_no_key() -> None:
     facts: JSONObject = {"lines": [f"a {KEY}", 1], KEY: {"deep": f"{KEY}{KEY}"}, "count": 2}
     told = ToolResult(content=(Text(f"x{KEY}y"),), value=facts, meta={"out": facts}, context=(f"see {KEY}",))
     masked: JSONObject = {"lines": ["a [secret]", 1], "[secret]": {"deep": "[secret][secret]"}, "count": 2}
-    shown = redact_result(told, (KEY,))
+    shown = redact_result(told, Secrets((KEY,)))
     assert (text_of(shown.content), shown.context) == ("x[secret]y", ("see [secret]",))
     assert (shown.value, shown.meta) == (masked, {"out": masked})
 
 
 def test_a_result_that_holds_a_key_in_its_facts_alone_shows_none_either() -> None:
-    assert redact_result(ToolResult.text("fine", value=[KEY], meta={"x": KEY}), (KEY,)) == ToolResult.text(
+    assert redact_result(ToolResult.text("fine", value=[KEY], meta={"x": KEY}), Secrets((KEY,))) == ToolResult.text(
         "fine", value=["[secret]"], meta={"x": "[secret]"}
     )
     untouched = ToolResult.text("fine", value=["x"])
-    assert redact_result(untouched, (KEY,)) is untouched
+    assert redact_result(untouched, Secrets((KEY,))) is untouched
 
 
 async def test_no_key_of_a_command_gets_into_its_file(tmp_path: Path) -> None:
-    output = OutputBuffer(tmp_path / "spill/x.txt", (KEY,))
+    output = OutputBuffer(tmp_path / "spill/x.txt", Secrets((KEY,)))
     line = f"for i in {{1..9000}}; do echo {KEY}; done; printf %s {KEY}"
     run = await start_command(("bash", "-c", line), cwd=tmp_path, env=dict(os.environ), output=output)
     await run.finish()

@@ -30,6 +30,7 @@ from retinue.session.store import SessionStore
 from retinue.session.table import Sessions
 from retinue.session.writer import Durability
 from retinue.tools.registry import ToolRegistry
+from retinue.tools.secrets import Secrets
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 __all__ = ["Host", "HostOptions", "Plugin", "Seam", "open_host"]
@@ -75,7 +76,7 @@ class HostOptions:
     on_interrupt: Literal["continue", "settle"] = "continue"
     """What becomes of children that the end of a process caught in a turn, once their tree is resumed."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """Values, such as keys, that no tool result may show and no file may keep."""
+    """Values, such as keys, that no tool result may show and no file may keep. Plugins add more to `Host.secrets`."""
 
 
 class Host:
@@ -91,6 +92,7 @@ class Host:
         self.options = options
         self.clock = clock
         self.start = start
+        self.secrets = Secrets(options.secrets)
         self.sessions = Sessions(store, clock, options.durability)
         self.tools = ToolRegistry()
         self.prompt = PromptRegistry()

@@ -1,102 +1,162 @@
-"""Known secrets, such as keys, are taken out of what tools say, before it is shown or kept."""
+"""Secrets are taken out of what tools say, before it is shown or kept: known values, such as keys, and known forms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TypeVar
 
+from retinue.base.forms import LONGEST_BLOCK, MASK, UNFINISHED_BLOCK, Form, mask_forms
 from retinue.base.json import JSON
+from retinue.base.scope import Undo
 from retinue.model.content import InputBlock, Text
 from retinue.tools.tool import ToolResult
 
-__all__ = ["MASK", "ByteMask", "redact_result"]
+__all__ = ["MASK", "SHORTEST_SECRET", "ByteMask", "Secrets", "redact_result"]
 
-MASK = "[secret]"
+SHORTEST_SECRET = 8
+"""Characters. Shorter values are placeholders such as `none`, and common words."""
+
+_LONGEST_LINE = 16_384
+_LOOKED_BACK = 8_192
+_IN_TOKENS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~+/=:@")
+
+T = TypeVar("T")
 
 
-def redact_result(result: ToolResult, secrets: Sequence[str]) -> ToolResult:
-    """`result` without the secrets: in what it shows, in its typed value, and in its facts for front ends."""
-    if not any(secret in text for text in _texts(result) for secret in secrets):
-        return result
-    ordered = sorted(secrets, key=len, reverse=True)
-    return replace(
+class Secrets:
+    """What no tool result may show and no file may keep. It may grow while it is in use."""
+
+    __slots__ = ("_forms", "_values")
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values: tuple[str, ...] = _usable(values)
+        self._forms: tuple[Form, ...] = ()
+
+    def add(self, values: Iterable[str]) -> Undo:
+        """These values are secrets too, from now on. Short ones are passed over."""
+        return self._put(values=_usable(values))
+
+    def add_forms(self, forms: Iterable[Form]) -> Undo:
+        """What has one of these forms is a secret too, from now on."""
+        return self._put(forms=tuple(forms))
+
+    def _put(self, *, values: tuple[str, ...] = (), forms: tuple[Form, ...] = ()) -> Undo:
+        self._values = tuple(sorted((*self._values, *values), key=len, reverse=True))
+        self._forms = (*self._forms, *forms)
+
+        def undo() -> None:
+            self._values = _without(self._values, values)
+            self._forms = _without(self._forms, forms)
+
+        return Undo(undo)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The known values, longest first."""
+        return self._values
+
+    @property
+    def has_forms(self) -> bool:
+        """Forms are looked for."""
+        return bool(self._forms)
+
+    def mask(self, text: str) -> str:
+        """`text` without secrets; the very text if it has none."""
+        for value in self._values:
+            text = text.replace(value, MASK)
+        return mask_forms(text, self._forms)
+
+    def mask_forms(self, text: str) -> str:
+        """`text` without what has one of the forms."""
+        return mask_forms(text, self._forms)
+
+    def mask_json(self, value: JSON) -> JSON:
+        """`value` without secrets, keys of objects included."""
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, list):
+            return [self.mask_json(item) for item in value]
+        if isinstance(value, dict):
+            return {self.mask(key): self.mask_json(item) for key, item in value.items()}
+        return value
+
+
+def _usable(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({value for value in values if len(value) >= SHORTEST_SECRET}, key=len, reverse=True))
+
+
+def _without(have: tuple[T, ...], gone: tuple[T, ...]) -> tuple[T, ...]:
+    left = list(have)
+    for item in gone:
+        left.remove(item)
+    return tuple(left)
+
+
+def redact_result(result: ToolResult, secrets: Secrets) -> ToolResult:
+    """`result` without secrets: in what it shows, in its typed value, and in its facts for front ends."""
+    shown = replace(
         result,
-        content=tuple(_masked_block(block, ordered) for block in result.content),
-        value=_masked_json(result.value, ordered),
-        meta={_masked(key, ordered): _masked_json(value, ordered) for key, value in result.meta.items()},
-        context=tuple(_masked(text, ordered) for text in result.context),
+        content=tuple(_masked_block(block, secrets.mask) for block in result.content),
+        value=secrets.mask_json(result.value),
+        meta={secrets.mask(key): secrets.mask_json(value) for key, value in result.meta.items()},
+        context=tuple(secrets.mask(text) for text in result.context),
     )
+    return result if shown == result else shown
 
 
-def _texts(result: ToolResult) -> Iterator[str]:
-    for block in result.content:
-        if isinstance(block, Text):
-            yield block.text
-    yield from result.context
-    yield from _strings(result.value)
-    yield from _strings(result.meta)
-
-
-def _strings(value: JSON) -> Iterator[str]:
-    """Every string in a JSON value, keys included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield key
-            yield from _strings(item)
-
-
-def _masked_block(block: InputBlock, secrets: Sequence[str]) -> InputBlock:
-    return Text(_masked(block.text, secrets)) if isinstance(block, Text) else block
-
-
-def _masked_json(value: JSON, secrets: Sequence[str]) -> JSON:
-    if isinstance(value, str):
-        return _masked(value, secrets)
-    if isinstance(value, list):
-        return [_masked_json(item, secrets) for item in value]
-    if isinstance(value, dict):
-        return {_masked(key, secrets): _masked_json(item, secrets) for key, item in value.items()}
-    return value
-
-
-def _masked(text: str, secrets: Sequence[str]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, MASK)
-    return text
+def _masked_block(block: InputBlock, mask: Callable[[str], str]) -> InputBlock:
+    return Text(mask(block.text)) if isinstance(block, Text) else block
 
 
 class ByteMask:
-    """Takes secrets out of bytes that come piece by piece. What may begin one waits for the next piece."""
+    """Takes secrets out of bytes that come piece by piece. What may be a part of one waits for the next piece: the
+    beginning of a known value, and, where forms are looked for, a line that has not ended and a private key.
+
+    In a line of more than 16 kB without an end, a form that is longer than 1 kB may be missed.
+    """
 
     __slots__ = ("_held", "_secrets")
 
-    def __init__(self, secrets: Sequence[str] = ()) -> None:
-        self._secrets = sorted((secret.encode() for secret in secrets), key=len, reverse=True)
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        self._secrets = secrets or Secrets()
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
         """What can be passed on of the bytes so far."""
-        if not self._secrets:
-            return data
-        data = self._masked(self._held + data)
-        keep = max(_beginning(data, secret) for secret in self._secrets)
-        self._held = data[len(data) - keep :]
-        return data[: len(data) - keep]
+        data = self._without_values(self._held + data)
+        end = len(data) - max((_beginning(data, value.encode()) for value in self._secrets.values), default=0)
+        if self._secrets.has_forms:
+            end = _settled(data[:end])
+        self._held = data[end:]
+        return self._without_forms(data[:end])
 
     def end(self) -> bytes:
         """What is still held back; nothing more will come."""
-        held, self._held = self._masked(self._held), b""
+        held, self._held = self._without_forms(self._without_values(self._held)), b""
         return held
 
-    def _masked(self, data: bytes) -> bytes:
-        for secret in self._secrets:
-            data = data.replace(secret, MASK.encode())
+    def _without_values(self, data: bytes) -> bytes:
+        for value in self._secrets.values:
+            data = data.replace(value.encode(), MASK.encode())
         return data
+
+    def _without_forms(self, data: bytes) -> bytes:
+        # Every byte is one character, so that bytes that are no text stay as they are.
+        return self._secrets.mask_forms(data.decode("latin-1")).encode("latin-1") if self._secrets.has_forms else data
+
+
+def _settled(data: bytes) -> int:
+    """How many bytes at the beginning no form can reach beyond."""
+    end = data.rfind(b"\n") + 1
+    if len(data) - end > _LONGEST_LINE:
+        last = len(data) - 1_024
+        places = range(last, last - _LOOKED_BACK, -1)
+        end = next((place + 1 for place in places if data[place] not in _IN_TOKENS), len(data))
+    block = UNFINISHED_BLOCK.search(data.decode("latin-1")) if b"PRIVATE KEY" in data else None
+    if block is not None and len(data) - block.start() <= LONGEST_BLOCK:
+        end = min(end, block.start())
+    return end
 
 
 def _beginning(data: bytes, secret: bytes) -> int:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from retinue.base.forms import MASK, mask_forms
 from retinue.base.json import JSON, decode
 from retinue.errors import ModelError
 
@@ -93,11 +94,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def scrubbed(text: str, secrets: tuple[str, ...]) -> str:
-    """`text` without any of the secrets. Words like `EMPTY`, which local servers take for a key, are none."""
+    """`text` without any of the secrets and what has the form of one.
+
+    Words like `EMPTY`, which local servers take for a key, are none.
+    """
     for secret in secrets:
         if len(secret) >= 8:
-            text = text.replace(secret, "[secret]")
-    return text
+            text = text.replace(secret, MASK)
+    return mask_forms(text)
 
 
 def bounded(text: str) -> str:

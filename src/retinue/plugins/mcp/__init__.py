@@ -19,7 +19,7 @@ from retinue.agent.agent import Agent
 from retinue.host.host import Host
 from retinue.plugins.mcp.connection import Connection
 from retinue.plugins.mcp.resources import resource_tools
-from retinue.plugins.mcp.servers import ServerConfig, read_servers, resolved
+from retinue.plugins.mcp.servers import ServerConfig, read_servers, resolved, secret_values
 from retinue.plugins.mcp.tools import ServerTools
 from retinue.plugins.mcp.trees import TREE_SERVERS, TreeServers, client_opener
 from retinue.plugins.permissions import PERMISSIONS
@@ -82,6 +82,8 @@ async def _configured(host: Host, config: MCPConfig, servers: Mapping[str, Serve
         await waited.wait()
 
     with ExitStack() as stack:
+        for server in servers.values():
+            stack.enter_context(host.secrets.add(secret_values(server)))
         readers = resource_tools(connections)
 
         def offer_resources() -> None:

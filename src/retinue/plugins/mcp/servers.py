@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from retinue.errors import ConfigError
+from retinue.plugins.shell.environment import is_secret_name
 
-__all__ = ["ServerConfig", "checked", "read_servers", "resolved"]
+__all__ = ["ServerConfig", "checked", "read_servers", "resolved", "secret_values"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -88,6 +90,21 @@ def checked(name: str, server: ServerConfig) -> ServerConfig:
     if not 0 < server.timeout_s < float("inf"):
         raise ConfigError(f"MCP server {name!r}: timeout_s must be positive and finite, not {server.timeout_s}")
     return server
+
+
+def secret_values(server: ServerConfig) -> tuple[str, ...]:
+    """What the resolved server was told in confidence: variables and headers whose name says so, and what stands in its
+    address as a password or under such a name."""
+    named = [*server.env.items(), *server.headers.items()]
+    found: list[str] = []
+    if server.url is not None:
+        address = urlsplit(server.url)
+        named += parse_qsl(address.query)
+        found.append(unquote(address.password or ""))
+    for name, value in named:
+        if is_secret_name(name):
+            found += [value, *value.split()]  # `Bearer TOKEN` is a secret, and so is the token alone
+    return tuple(found)
 
 
 def _fill(name: str, text: str, environ: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +36,7 @@ from retinue.tasks.runtime import TASKS, Tasks
 from retinue.tasks.wording import receipt
 from retinue.tools.function import tool
 from retinue.tools.output import spill_path
+from retinue.tools.secrets import Secrets
 from retinue.tools.tool import Caller, Tool, ToolContext, ToolResult
 
 __all__ = ["OPTIONS", "ShellConfig", "plugin", "sections", "shell_tools"]
@@ -65,7 +66,7 @@ async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
     tools = shell_tools(
         host.require(PERMISSIONS, needed_by="shell"),
         spill=None if home is None else home / "spill",
-        secrets=host.options.secrets,
+        secrets=host.secrets,
         running=running,
         timeout_s=config.timeout_s,
         max_timeout_s=config.max_timeout_s,
@@ -95,7 +96,7 @@ def shell_tools(
     max_timeout_s: float = 600.0,
     pass_env: Iterable[str] = (),
     tasks: Tasks | None = None,
-    secrets: Sequence[str] = (),
+    secrets: Secrets | None = None,
     running: Running | None = None,
     sandbox: Sandbox | None = None,
 ) -> list[Tool]:
@@ -185,7 +186,7 @@ async def _in_background(
     passed: frozenset[str],
     spill: Path | None,
     tasks: Tasks | None,
-    secrets: Sequence[str],
+    secrets: Secrets | None,
     running: Running | None,
 ) -> ToolResult:
     if not isinstance(ctx.caller, Agent):

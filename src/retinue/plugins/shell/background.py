@@ -14,6 +14,7 @@ from retinue.plugins.shell.running import Running
 from retinue.tasks.job import Job, Stop, start_job
 from retinue.tasks.record import Completed, Failed, TaskOutcome, TaskSnapshot
 from retinue.tasks.runtime import Tasks
+from retinue.tools.secrets import Secrets
 
 __all__ = ["start_background"]
 
@@ -24,7 +25,7 @@ _FRESH_BYTES = 64_000
 class _Stream(OutputBuffer):
     """Output that is read piece by piece while it grows."""
 
-    def __init__(self, path: Path | None, secrets: Sequence[str]) -> None:
+    def __init__(self, path: Path | None, secrets: Secrets | None) -> None:
         super().__init__(path, secrets)
         self._fresh = bytearray()
         self._skipped = 0
@@ -61,7 +62,7 @@ async def start_background(
     env: Mapping[str, str],
     timeout_s: float | None,
     path: Path | None,
-    secrets: Sequence[str] = (),
+    secrets: Secrets | None = None,
     running: Running | None = None,
 ) -> TaskSnapshot:
     """The command runs as a task of `owner`, whatever becomes of the call that started it.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 
 from retinue.tools.output import Gap, cut_head, cut_tail, decode_output, join_excerpt
-from retinue.tools.secrets import ByteMask
+from retinue.tools.secrets import ByteMask, Secrets
 
 __all__ = ["OutputBuffer"]
 
@@ -30,7 +29,7 @@ class OutputBuffer:
     `add` never blocks. If a file is due for the bytes, `store` them first, which does and may run in a worker thread.
     """
 
-    def __init__(self, path: Path | None = None, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path | None = None, secrets: Secrets | None = None) -> None:
         self._path = path
         self.mask = ByteMask(secrets)
         """What comes from the command goes through it before it is stored or added."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from retinue.errors import ConfigError
 
-__all__ = ["command_environment"]
+__all__ = ["command_environment", "is_secret_name"]
 
 _WORDS = """
     PATH HOME USER LOGNAME SHELL TZ LANG LANGUAGE TMPDIR TMP TEMP HOSTNAME
@@ -51,6 +51,11 @@ def command_environment(source: Mapping[str, str], *, passed: Iterable[str] = ()
     return {**kept, **{name: value for name, value in _FIXED.items() if name not in named}}
 
 
+def is_secret_name(name: str) -> bool:
+    """What is called so holds a secret, as far as a name can say."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def _is_harmless(name: str, value: str) -> bool:
     known = name in _PASSED or name.startswith(_PASSED_PREFIXES)
-    return known and not _SECRET_NAME.search(name) and not _SECRET_VALUE.search(value)
+    return known and not is_secret_name(name) and not _SECRET_VALUE.search(value)

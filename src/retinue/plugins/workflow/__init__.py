@@ -132,14 +132,16 @@ def workflow_tool(
             memory_bytes=config.memory_mb * 1024 * 1024,
             cpu_s=config.cpu_s,
         )
-        run = ScriptRun(children=children, limits=limits)
-        ended: Done | Stopped = Stopped("the call was cancelled")
+        run = ScriptRun(children=children, limits=limits, mask=host.secrets.mask_json)
         try:
             async with backends.admission.lent(agent.id) if backends.admission is not None else nullcontext():
                 ended = await run.perform(argv, order)
+        except anyio.get_cancelled_exc_class():
+            children.log(_end(ctx, Stopped("the call was cancelled")))
+            raise
         finally:
             _name_children(ctx, children.tally)
-            children.log(_end(ctx, ended))
+        children.log(_end(ctx, ended))
         return result(ended, run.lines, children.tally, is_again=n > 1, limit=config.result_chars)
 
     return workflow

@@ -14,7 +14,7 @@ from retinue.agent.agent import Agent
 from retinue.agent.registry import Agents
 from retinue.base.ids import SessionId, derived_id
 from retinue.base.json import JSON, JSONObject, encode
-from retinue.errors import RetinueError, SchemaError
+from retinue.errors import RetinueError, SchemaError, is_outage
 from retinue.model.content import Text
 from retinue.plugins.workflow.process import AskAgent
 from retinue.session.events import Payload, WorkflowAgentEnd, WorkflowAgentStart
@@ -71,7 +71,7 @@ class Children:
     async def value(self, ask: AskAgent, id: SessionId, phase: str | None) -> JSON:
         """What the child came to, for the script: its structured result or its words, or None if it failed.
 
-        Raises: Impossible. Cancelling stops the child and waits for it.
+        Raises: Impossible; StoreFailure. Cancelling stops the child and waits for it.
         """
         async with self.room:
             request = await self._request(ask, id)
@@ -95,6 +95,8 @@ class Children:
         except SchemaError as error:
             raise Impossible(f"agent {ask.label!r}: {error}") from error
         except RetinueError as error:
+            if is_outage(error):
+                raise
             raise Impossible(f"agent {ask.label!r} cannot be started: {error.code}: {error}") from error
         run_id = derived_id("run", run.id)
         # The whole workflow lends its parent's slot, so that no single child gives it back too early.

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
@@ -21,7 +21,7 @@ from anyio.abc import Process
 from anyio.lowlevel import checkpoint
 from msgspec import Struct
 
-from retinue.base.json import JSON, JSONObject, encode
+from retinue.base.json import JSON, JSONObject, decode, encode
 
 __all__ = [
     "Answer",
@@ -30,6 +30,7 @@ __all__ = [
     "Failed",
     "Log",
     "Lost",
+    "Mask",
     "Message",
     "Order",
     "Phase",
@@ -116,8 +117,10 @@ class Failed(_Message, frozen=True, tag="failed"):
     message: str
 
 
+Mask: TypeAlias = Callable[[JSON], JSON]
+"""Takes secrets out."""
+
 Message: TypeAlias = Ready | AskAgent | Phase | Log | Wait | Done | Failed
-_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 def python_command() -> tuple[str, ...]:
@@ -140,8 +143,9 @@ made.main()
 class Worker:
     """A process that runs. Made by `open_worker`."""
 
-    def __init__(self, process: Process, ours: socket.socket) -> None:
+    def __init__(self, process: Process, ours: socket.socket, mask: Mask) -> None:
         self._process = process
+        self._mask = mask
         self._ours = ours
         self._sending = anyio.Lock()
         self._kept = bytearray()
@@ -176,7 +180,7 @@ class Worker:
         del self._kept[: end + 1]
         self._looked = 0
         try:
-            return _decoder.decode(line)
+            return msgspec.convert(self._mask(decode(line)), Message)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Lost(f"it wrote what is no message: {error}") from error
 
@@ -215,8 +219,9 @@ class Worker:
 
 
 @asynccontextmanager
-async def open_worker(argv: Sequence[str], *, grace_s: float) -> AsyncGenerator[Worker]:
-    """The process runs while the block does. It has an empty environment and no folder of ours.
+async def open_worker(argv: Sequence[str], *, grace_s: float, mask: Mask) -> AsyncGenerator[Worker]:
+    """The process runs while the block does. It has an empty environment and no folder of ours. What it says goes
+    through `mask`.
 
     Raises: Lost if it cannot be started.
     """
@@ -225,7 +230,7 @@ async def open_worker(argv: Sequence[str], *, grace_s: float) -> AsyncGenerator[
         ours.setblocking(False)
         process = await _start(argv, theirs.fileno())
         theirs.close()
-        worker = Worker(process, ours)
+        worker = Worker(process, ours, mask)
         try:
             yield worker
         finally:

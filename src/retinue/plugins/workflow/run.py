@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from retinue.base.ids import SessionId
-from retinue.errors import RetinueError
+from retinue.errors import StoreFailure
 from retinue.plugins.workflow.children import Children, Impossible
 from retinue.plugins.workflow.process import (
     Answer,
@@ -24,6 +24,7 @@ from retinue.plugins.workflow.process import (
     Failed,
     Log,
     Lost,
+    Mask,
     Order,
     Phase,
     Ready,
@@ -59,6 +60,8 @@ class ScriptRun:
 
     children: Children
     limits: Limits
+    mask: Mask
+    """Of what the script says: it can put together what it was never shown whole."""
     lines: list[str] = field(default_factory=list[str])
     """What the script said about itself."""
     _phase: str | None = None
@@ -66,23 +69,26 @@ class ScriptRun:
     _answered: int = 0
     _waits: bool = False
     _stopped: str | None = None
+    _outage: StoreFailure | None = None
     _patience: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     async def perform(self, argv: Sequence[str], order: Order) -> Done | Stopped:
         """How the script ended. Neither its process nor a child is at work any more.
 
-        Cancelling kills the process, stops all children at once, and waits for them.
+        Cancelling kills the process, stops all children at once, and waits for them. Raises: StoreFailure.
         """
         ended: Done | Stopped = Stopped("it was cut off")
         async with anyio.create_task_group() as group:
             ended = await self._talk(argv, order, group)
             group.cancel_scope.cancel()  # nobody waits any more for a child that is still at work
+        if self._outage is not None:
+            raise self._outage
         return ended
 
     async def _talk(self, argv: Sequence[str], order: Order, group: TaskGroup) -> Done | Stopped:
         why = "its process did not start"
         try:
-            async with open_worker(argv, grace_s=self.limits.grace_s) as worker:
+            async with open_worker(argv, grace_s=self.limits.grace_s, mask=self.mask) as worker:
                 with self._patience:
                     self._extend(self.limits.start_s)
                     await worker.send(order)
@@ -139,8 +145,9 @@ class ScriptRun:
         except Impossible as error:
             self._stop(str(error))
             return
-        except RetinueError as error:
-            self._stop(f"{error.code}: {error}")
+        except StoreFailure as error:
+            self._outage = error
+            self._stop("the store failed")
             return
         self._answered += 1
         self._waits = False
