@@ -5,7 +5,7 @@ import random
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from retinue.base.forms import KNOWN_FORMS, MASK, mask_forms
@@ -108,6 +108,8 @@ def test_hardly_anything_in_the_projects_own_files_looks_like_a_secret() -> None
 PIECES = st.sampled_from([*TOKENS, *ORDINARY, BLOCK, "KNOWN-VALUE-1", "KNOWN-VAL", " ", "\n", "x", "é", "://a:", "@"])
 
 
+@example([BLOCK], [])
+@example([BLOCK, "\n"], [70])
 @given(st.lists(PIECES, max_size=12), st.lists(st.integers(0, 3_000), max_size=8))
 def test_text_in_pieces_is_masked_as_the_whole_and_once_is_enough(pieces: list[str], cuts: list[int]) -> None:
     secrets = Secrets(["KNOWN-VALUE-1"])

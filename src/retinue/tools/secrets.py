@@ -153,9 +153,9 @@ def _settled(data: bytes) -> int:
         last = len(data) - 1_024
         places = range(last, last - _LOOKED_BACK, -1)
         end = next((place + 1 for place in places if data[place] not in _IN_TOKENS), len(data))
-    block = UNFINISHED_BLOCK.search(data.decode("latin-1")) if b"PRIVATE KEY" in data else None
+    block = UNFINISHED_BLOCK.search(data[:end].decode("latin-1")) if b"PRIVATE KEY" in data else None
     if block is not None and len(data) - block.start() <= LONGEST_BLOCK:
-        end = min(end, block.start())
+        return data.rfind(b"\n", 0, block.start()) + 1
     return end
 
 
