@@ -153,9 +153,11 @@ def _settled(data: bytes) -> int:
         last = len(data) - 1_024
         places = range(last, last - _LOOKED_BACK, -1)
         end = next((place + 1 for place in places if data[place] not in _IN_TOKENS), len(data))
-    block = UNFINISHED_BLOCK.search(data[:end].decode("latin-1")) if b"PRIVATE KEY" in data else None
-    if block is not None and len(data) - block.start() <= LONGEST_BLOCK:
-        return data.rfind(b"\n", 0, block.start()) + 1
+    while b"PRIVATE KEY" in data:
+        block = UNFINISHED_BLOCK.search(data[:end].decode("latin-1"))
+        if block is None or len(data) - block.start() > LONGEST_BLOCK:
+            break
+        end = data.rfind(b"\n", 0, block.start()) + 1  # which may be within a block that ends on the same line
     return end
 
 
