@@ -9,10 +9,11 @@ import anyio
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
+from retinue.base.scope import Undo
 from retinue.errors import ConfigError
 from retinue.host.host import Host, Seam
 from retinue.plugins.mcp.connection import Connection, OpenClient
-from retinue.plugins.mcp.servers import ServerConfig, checked
+from retinue.plugins.mcp.servers import ServerConfig, checked, secret_values
 from retinue.plugins.mcp.tools import ServerTools
 from retinue.plugins.permissions import PERMISSIONS
 
@@ -35,6 +36,7 @@ class TreeServers:
         self._host = host
         self._start_wait_s = start_wait_s
         self._trees: dict[SessionId, Sequence[Connection]] = {}
+        self._secrets: dict[SessionId, Undo] = {}
 
     def check(self, servers: Mapping[str, ServerConfig]) -> None:
         """Return if such servers can be started. Raises: ConfigError that names the server, or the missing extra."""
@@ -53,6 +55,9 @@ class TreeServers:
         if not servers:
             return
         opener = client_opener()
+        self._secrets[root] = self._host.secrets.add(
+            value for server in servers.values() for value in secret_values(server)
+        )
         self._trees[root] = connections = [
             Connection(name, server, opener, cwd=cwd, clock=self._host.clock) for name, server in servers.items()
         ]
@@ -63,6 +68,8 @@ class TreeServers:
         """The servers that were brought for that tree have ended. Shielded, bounded by what they take to end."""
         for connection in self._trees.pop(root, ()):
             await connection.aclose()
+        if root in self._secrets:
+            self._secrets.pop(root)()
 
     async def compose(self, agent: Agent) -> None:
         """The agent has the tools of its tree; its first request waits for servers that are still starting."""
