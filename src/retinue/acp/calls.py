@@ -15,6 +15,7 @@ from retinue.acp.types import (
     Plan,
     PlanEntry,
     TextBlock,
+    ToolCallAsked,
     ToolCallChanged,
     ToolCallStarted,
     ToolContent,
@@ -22,11 +23,12 @@ from retinue.acp.types import (
 )
 from retinue.base.json import JSON, JSONObject
 from retinue.errors import ToolFailure
+from retinue.host.approvals import Question
 from retinue.model.content import Block, Image, Text, ToolCall
 from retinue.session.events import ToolReturned
 from retinue.tools.arguments import parse_arguments
 
-__all__ = ["call_id", "call_returned", "call_started", "plan_of", "shown"]
+__all__ = ["call_asked", "call_id", "call_returned", "call_started", "plan_of", "shown"]
 
 _KINDS: Mapping[str, ToolKind] = MappingProxyType(
     {
@@ -66,6 +68,21 @@ def call_started(seq: int, index: int, call: ToolCall, cwd: Path) -> ToolCallSta
         content=_change(call.name, arguments, path),
         locations=() if path is None else (Location(path=path),),
         raw_input=arguments,
+    )
+
+
+def call_asked(id: str, question: Question, cwd: Path, *, by: str = "") -> ToolCallAsked:
+    """The call that somebody shall decide about; `by` says which child asks, if the client cannot see that."""
+    path = _path(question.arguments.get("path"), cwd)
+    title = _title(question.tool, question.arguments)
+    return ToolCallAsked(
+        tool_call_id=id,
+        title=f"{by}: {title}" if by else title,
+        name=question.tool,
+        kind=_KINDS.get(question.tool, "other"),
+        content=_change(question.tool, question.arguments, path),
+        locations=() if path is None else (Location(path=path),),
+        raw_input=question.arguments,
     )
 
 

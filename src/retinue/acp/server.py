@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 from msgspec import Raw, Struct
 
 from retinue import __version__
@@ -38,7 +39,6 @@ from retinue.acp.types import (
     NewParams,
     PromptParams,
     SetModeParams,
-    Update,
 )
 from retinue.base.ids import SessionId, new_session_id
 from retinue.base.json import JSON, JSONObject
@@ -85,6 +85,8 @@ class Server:
         self._subagents = False
         self._sessions: OpenSessions | None = None
         self._opening = anyio.Lock()
+        self._asking: TaskGroup | None = None
+        """Owns the questions to the client."""
         self._undo = ExitStack()
         self._methods: Mapping[str, _Method] = {
             "authenticate": _Method(AuthenticateParams, self._authenticate),
@@ -104,10 +106,12 @@ class Server:
         Cancelled, it leaves all of that to its owner: nothing is closed and every turn stays open. Source: decision
         0014.
         """
-        with self._undo:
-            await self._peer.run()
-            if self._sessions is not None:
-                await self._sessions.close_all()
+        async with anyio.create_task_group() as self._asking:
+            with self._undo:
+                await self._peer.run()
+                if self._sessions is not None:
+                    await self._sessions.close_all()
+            self._asking.cancel_scope.cancel()
 
     # Frames
 
@@ -125,9 +129,6 @@ class Server:
             from retinue.acp.failures import as_failure
 
             raise as_failure(error) from error
-
-    def _tell(self, session: SessionId, update: Update) -> None:
-        self._peer.notify("session/update", {"sessionId": session, "update": update})
 
     def _gave_up(self, name: str, params: Raw) -> None:
         """The client waits no more for that request: a prompt is cancelled, everything else has ended by itself."""
@@ -175,7 +176,8 @@ class Server:
                 app = await self._source.app()
                 from retinue.acp.sessions import OpenSessions
 
-                self._sessions = OpenSessions(app, self._tell, subagents=self._subagents)
+                assert self._asking is not None
+                self._sessions = OpenSessions(app, self._peer, self._asking.start_soon, subagents=self._subagents)
                 self._undo.enter_context(self._sessions.following())
             return self._sessions
 

@@ -18,6 +18,7 @@ from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.agent.signals import MessageDiscarded
 from retinue.base.ids import SessionId, new_message_id
+from retinue.base.scope import Undo
 from retinue.compose.app import App
 from retinue.errors import RetinueError, error_record
 from retinue.model.content import InputBlock, text_of
@@ -37,8 +38,9 @@ LEAVE_S = 8.0
 class OpenSession:
     """One session of one client."""
 
-    def __init__(self, app: App, agent: Agent, view: TreeView, *, is_own: bool) -> None:
-        """`is_own`: the agent was made for this client, and ends with it."""
+    def __init__(self, app: App, agent: Agent, view: TreeView, *, is_own: bool, undo: Undo) -> None:
+        """`is_own`: the agent was made for this client, and ends with it. `undo` is called when it has ended."""
+        self._undo = undo
         self._app = app
         self._agent = agent
         self._view = view
@@ -55,6 +57,10 @@ class OpenSession:
     def agent(self) -> Agent:
         """The root."""
         return self._agent
+
+    def rejoin(self, view: TreeView, undo: Undo) -> None:
+        """The client has loaded the session once more; what is in flight goes on."""
+        self._view, self._undo = view, undo
 
     # Working
 
@@ -141,6 +147,7 @@ class OpenSession:
             servers = self._app.host.find(TREE_SERVERS)
             if servers is not None and self.is_own:
                 await self._logged(servers.take(self.id))
+            self._undo()
 
     async def _logged(self, part: Awaitable[None]) -> None:
         try:

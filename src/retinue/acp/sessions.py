@@ -11,14 +11,17 @@ from pathlib import Path
 import anyio
 
 from retinue.acp.listing import same_folder
-from retinue.acp.peer import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
+from retinue.acp.peer import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure, Peer
+from retinue.acp.permission import ClientAnswers, Start
 from retinue.acp.session import OpenSession
-from retinue.acp.tree import Tell, TreeView
-from retinue.acp.types import LoadParams, McpServer, NewParams
+from retinue.acp.tree import TreeView
+from retinue.acp.types import LoadParams, McpServer, NewParams, Update
 from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject
+from retinue.base.scope import Undo
 from retinue.compose.app import App
+from retinue.host.approvals import APPROVALS
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.plugins.mcp.trees import TREE_SERVERS
 from retinue.plugins.permissions import PERMISSIONS, Preset
@@ -38,9 +41,11 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
 class OpenSessions:
     """The sessions of one connection."""
 
-    def __init__(self, app: App, tell: Tell, *, subagents: bool) -> None:
+    def __init__(self, app: App, peer: Peer, start: Start, *, subagents: bool) -> None:
+        """`start` starts the tasks that ask the client."""
         self._app = app
-        self._tell = tell
+        self._peer = peer
+        self._start = start
         self._subagents = subagents
         self._views: dict[SessionId, TreeView] = {}
         self._open: dict[SessionId, OpenSession] = {}
@@ -84,12 +89,14 @@ class OpenSessions:
         folder = _folder(params)
         await self._bring_servers(id, params.mcp_servers, folder)
         view = self._views[id] = TreeView(id, self._tell, subagents=self._subagents)
+        undo = self._answering(view)
         try:
             agent = await self._app.agent(id=id, cwd=folder)
         except BaseException:
+            undo()
             del self._views[id]
             raise
-        self._open[id] = OpenSession(self._app, agent, view, is_own=True)
+        self._open[id] = OpenSession(self._app, agent, view, is_own=True, undo=undo)
         view.is_muted = False
         return {"sessionId": id, **self._modes(id)}
 
@@ -109,16 +116,23 @@ class OpenSessions:
             await self._bring_servers(id, params.mcp_servers, folder)
         view = self._views[id] = TreeView(id, self._tell, subagents=self._subagents)
         view.hold()
+        known = self._open.get(id)
+        is_own = not is_here or (known is not None and known.is_own)
+        undo = Undo(lambda: None)
         try:
             await self._app.host.sessions.writer.committed()
             view.catch_up(await store.read_tree(id), tell=tell)
+            if is_own:
+                undo = self._answering(view)
             agent = await self._app.revive(id)
         except BaseException:
+            undo()
             self._views.pop(id, None)
             raise
-        known = self._open.get(id)
-        is_own = not is_here or (known is not None and known.is_own)
-        self._open[id] = OpenSession(self._app, agent, view, is_own=is_own)
+        if known is not None and known.agent is agent:
+            known.rejoin(view, undo)
+        else:
+            self._open[id] = OpenSession(self._app, agent, view, is_own=is_own, undo=undo)
         return self._modes(id)
 
     async def set_mode(self, id: SessionId, mode: str) -> None:
@@ -151,6 +165,16 @@ class OpenSessions:
         async with anyio.create_task_group() as group:
             for session in self._open.values():
                 group.start_soon(session.close)
+
+    def _tell(self, session: SessionId, update: Update) -> None:
+        self._peer.notify("session/update", {"sessionId": session, "update": update})
+
+    def _answering(self, view: TreeView) -> Undo:
+        """The client is asked what agents of that tree need somebody's word for, until the result is called."""
+        approvals = self._app.host.find(APPROVALS)
+        if approvals is None:
+            return Undo(lambda: None)
+        return approvals.answered_by(ClientAnswers(approvals, view, self._peer, self._start), root=view.root)
 
     def _modes(self, id: SessionId) -> JSONObject:
         permissions = self._app.host.find(PERMISSIONS)

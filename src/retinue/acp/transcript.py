@@ -29,6 +29,8 @@ from retinue.base.ids import MessageId, SessionId, derived_id
 from retinue.model.chunks import Chunk, ReasoningDelta, TextDelta
 from retinue.model.content import Image, Reasoning, Text, ToolCall, Usage, UserMessage
 from retinue.session.events import (
+    ApprovalAsked,
+    ApprovalDecided,
     AssistantReply,
     Event,
     RequestContext,
@@ -92,6 +94,18 @@ class Transcript:
         """The session's."""
         return self.header.id
 
+    @property
+    def cwd(self) -> Path:
+        """Its working folder."""
+        return self._cwd
+
+    def call_of(self, question: str) -> str | None:
+        """The id of the call of the newest step that asks that question."""
+        for index in range(len(self._calls)):
+            if derived_id("approval", self.id, self._reply_seq, index) == question:
+                return call_id(self._reply_seq, index)
+        return None
+
     def apply(self, event: Event, *, live: bool) -> None:
         """The client knows of the event. Only what is `live` can stream."""
         match event.data:
@@ -119,6 +133,10 @@ class Transcript:
                     self._tell(plan)
             case SandboxMode(mode=mode) if self.header.origin is None:
                 self._tell(ModeChanged(current_mode_id=mode))
+            case ApprovalAsked():
+                self.state = State(state="requires_action")
+            case ApprovalDecided():
+                self.state = State(state="running")
             case RequestContext(context_window=window):
                 self._window = window
             case TurnEnd() as end:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import merge
+from pathlib import Path
 
-from retinue.acp.calls import shown
+from retinue.acp.calls import call_asked, shown
 from retinue.acp.transcript import Transcript
 from retinue.acp.types import (
     CommonContent,
@@ -17,11 +18,13 @@ from retinue.acp.types import (
     State,
     SubagentUpdate,
     TextBlock,
+    ToolCallAsked,
     ToolCallChanged,
     Update,
 )
 from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import MessageId, SessionId
+from retinue.host.approvals import Question
 from retinue.model.content import UserMessage
 from retinue.session.events import AssistantReply, Event, SessionHeader, StepStart, ToolReturned, TurnEnd
 from retinue.session.folds import descriptor
@@ -85,6 +88,15 @@ class TreeView:
         root = self._transcripts.get(self.root)
         if root is not None:
             root.own.add(id)
+
+    def question(self, question: Question) -> tuple[SessionId, ToolCallAsked]:
+        """Under which session the client is asked, and about which call. Who sees no children is asked by the root."""
+        transcript = self._transcripts.get(question.agent)
+        call = (transcript.call_of(question.id) if transcript is not None else None) or question.id
+        cwd = transcript.cwd if transcript is not None else Path("/")
+        if question.agent == self.root or (self._subagents and transcript is not None):
+            return question.agent, call_asked(call, question, cwd)
+        return self.root, call_asked(f"{question.agent}/{call}", question, cwd, by=" > ".join(question.path[1:]))
 
     # What is stored
 

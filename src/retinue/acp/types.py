@@ -32,6 +32,8 @@ __all__ = [
     "ModeChanged",
     "NameValue",
     "NewParams",
+    "PermissionAnswer",
+    "PermissionOption",
     "Plan",
     "PlanEntry",
     "PromptParams",
@@ -45,6 +47,7 @@ __all__ = [
     "SubagentUpdate",
     "TextBlock",
     "ThoughtChunk",
+    "ToolCallAsked",
     "ToolCallChanged",
     "ToolCallStarted",
     "ToolContent",
@@ -266,6 +269,38 @@ class ToolCallChanged(_Update, frozen=True, tag="tool_call_update"):
     status: ToolStatus | None = None
     content: tuple[ToolContent, ...] | None = None
     locations: tuple[Location, ...] | None = None
+
+
+class ToolCallAsked(_Out, frozen=True, kw_only=True):
+    """A call that waits for somebody's word; the client may not know of it yet."""
+
+    tool_call_id: str
+    title: str
+    name: str
+    kind: ToolKind
+    content: tuple[ToolContent, ...] = ()
+    locations: tuple[Location, ...] = ()
+    raw_input: JSONObject
+    status: ToolStatus | None = None
+
+
+class PermissionOption(_Out, frozen=True):
+    """One possible answer."""
+
+    option_id: str
+    name: str
+    kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class _PermissionOutcome(_In, frozen=True):
+    outcome: str
+    option_id: str | None = None
+
+
+class PermissionAnswer(_In, frozen=True):
+    """The result of `session/request_permission`."""
+
+    outcome: _PermissionOutcome
 
 
 class PlanEntry(_Out, frozen=True):

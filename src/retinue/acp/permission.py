@@ -1,0 +1,71 @@
+"""Questions of one tree, put to the client: `session/request_permission`, whoever of the tree asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import anyio
+import msgspec
+from msgspec import Raw
+
+from retinue.acp.peer import Failure, Peer
+from retinue.acp.tree import TreeView
+from retinue.acp.types import PermissionAnswer, PermissionOption
+from retinue.host.approvals import Answer, Approvals, Question
+
+__all__ = ["ClientAnswers", "Start"]
+
+Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
+"""Starts a task that somebody owns."""
+
+_OPTIONS = (
+    PermissionOption(option_id="allow", name="Allow", kind="allow_once"),
+    PermissionOption(option_id="always", name="Allow from now on", kind="allow_always"),
+    PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
+)
+_ANSWERS = {"allow": Answer(verb="allow"), "always": Answer(verb="allow", always=True)}
+_REJECTED = Answer(verb="reject")
+
+
+class ClientAnswers:
+    """An Answerer. An answer that nobody offered, or that cannot be read, is a rejection. Source: behaviour AC-12."""
+
+    def __init__(self, approvals: Approvals, view: TreeView, peer: Peer, start: Start) -> None:
+        self._approvals = approvals
+        self._view = view
+        self._peer = peer
+        self._start = start
+        self._open: dict[str, anyio.CancelScope] = {}
+
+    def asked(self, question: Question) -> None:
+        """See Answerer."""
+        self._open[question.id] = anyio.CancelScope()
+        self._start(partial(self._ask, question))
+
+    def withdrawn(self, question: Question) -> None:
+        """See Answerer. The client is told."""
+        scope = self._open.get(question.id)
+        if scope is not None:
+            scope.cancel()
+
+    async def _ask(self, question: Question) -> None:
+        session, call = self._view.question(question)
+        params = {"sessionId": session, "toolCall": call, "options": _OPTIONS}
+        with self._open[question.id]:
+            try:
+                answer = _read(await self._peer.request("session/request_permission", params))
+            except Failure:
+                answer = _REJECTED
+            if not self._peer.closed.is_set():  # else nobody has answered, and what asks is about to end
+                self._approvals.answer(question.id, answer)
+        del self._open[question.id]
+
+
+def _read(result: Raw) -> Answer:
+    try:
+        outcome = msgspec.json.decode(result, type=PermissionAnswer).outcome
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _REJECTED
+    return _ANSWERS.get(outcome.option_id or "", _REJECTED) if outcome.outcome == "selected" else _REJECTED
