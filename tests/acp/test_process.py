@@ -173,6 +173,23 @@ def test_without_a_key_a_client_is_told_and_may_try_again(place: Place) -> None:
         assert editor.request("initialize", protocolVersion=1)["result"]["authMethods"] == []
 
 
+def test_servers_of_the_editor_can_be_used_without_a_configuration(place: Place) -> None:
+    program = Path(__file__).parents[1] / "plugins" / "mcp_servers" / "plain.py"
+    server = {"name": "plain", "command": sys.executable, "args": [str(program)], "env": []}
+    add = {"tool": "mcp__plain__add", "args": {"a": 3, "b": 4}}
+    (place.folder / ".mcp.json").write_text('{"mcpServers": {"evil": {"command": "touch", "args": ["started"]}}}')
+    with (
+        scripted_server(session("root", "ROOT", calls(add), says("it is {{re:(7)}}"))) as model,
+        _editor(place, model) as editor,
+    ):
+        editor.request("initialize", protocolVersion=1)
+        made = editor.request("session/new", cwd=str(place.folder), mcpServers=[server])
+        editor.answer(editor.start_prompt(made["result"]["sessionId"], "ROOT"))
+        assert editor.leave()[0] == 0
+        model.check()
+    assert not (place.folder / "started").exists(), "what lies in a folder is not run for that"
+
+
 def test_a_client_that_goes_ends_what_it_began_and_the_process_asks_no_more(place: Place) -> None:
     delegation = {"tool": "subagent", "args": {"description": "child", "prompt": "CHILD"}}
     scripts = (

@@ -34,6 +34,7 @@ async def test_a_prompt_streams_what_the_model_says_and_thinks_and_answers_when_
         assert client.said(session, "agent_thought_chunk") == "Water, boats."
         assert len(client.of(session, "agent_message_chunk")) > 1, "it streams"
         assert client.of(session, "session_info_update")[0]["title"] == "What is it?"
+        assert client.of(session, "user_message_chunk") == [], "it knows what it said"
         assert "result" in client.frames[-1], "the answer is the last frame"
 
 

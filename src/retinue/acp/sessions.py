@@ -21,6 +21,7 @@ from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject
 from retinue.base.scope import Undo
 from retinue.compose.app import App
+from retinue.errors import ConfigError
 from retinue.host.approvals import APPROVALS
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.plugins.mcp.trees import TREE_SERVERS
@@ -95,6 +96,7 @@ class OpenSessions:
         except BaseException:
             undo()
             del self._views[id]
+            await self._take_servers(id)
             raise
         self._open[id] = OpenSession(self._app, agent, view, is_own=True, undo=undo)
         view.is_muted = False
@@ -128,6 +130,8 @@ class OpenSessions:
         except BaseException:
             undo()
             self._views.pop(id, None)
+            if not is_here:
+                await self._take_servers(id)
             raise
         if known is not None and known.agent is agent:
             known.rejoin(view, undo)
@@ -200,7 +204,16 @@ class OpenSessions:
                 url=server.url,
                 headers={header.name: header.value for header in server.headers},
             )
-        await found.bring(root, configs, cwd=folder)
+        try:
+            await found.bring(root, configs, cwd=folder)
+        except ConfigError as error:
+            raise Failure(INVALID_PARAMS, str(error), {"code": error.code}) from error
+
+    async def _take_servers(self, root: SessionId) -> None:
+        """What was brought for a session that did not come about ends again."""
+        found = self._app.host.find(TREE_SERVERS)
+        if found is not None:
+            await found.take(root)
 
 
 def _folder(params: NewParams) -> Path:

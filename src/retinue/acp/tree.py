@@ -48,6 +48,8 @@ class TreeView:
         self._tell = tell
         self._subagents = subagents
         self._transcripts: dict[SessionId, Transcript] = {}
+        self._own: set[MessageId] = set()
+        """Messages that the client sent to the root."""
         self._states: dict[SessionId, State] = {}
         """What the client was told of each child."""
         self._stored: dict[SessionId, SessionRecord] = {}
@@ -85,9 +87,7 @@ class TreeView:
 
     def sent(self, id: MessageId) -> None:
         """The client sent that message to the root and need not be told of it."""
-        root = self._transcripts.get(self.root)
-        if root is not None:
-            root.own.add(id)
+        self._own.add(id)
 
     def question(self, question: Question) -> tuple[SessionId, ToolCallAsked]:
         """Under which session the client is asked, and about which call. Who sees no children is asked by the root."""
@@ -128,6 +128,8 @@ class TreeView:
         if transcript is None:
             shows = self._subagents or header.id == self.root
             transcript = Transcript(header, (lambda update: self.say(header.id, update)) if shows else _nothing)
+            if header.id == self.root:
+                transcript.own = self._own
             made = descriptor(header, events)
             transcript.label = (made.label if made is not None else None) or ""
             if made is not None:

@@ -41,9 +41,14 @@ def serve(common: Common) -> int:
         return Route(images=provider.wire == "anthropic" or provider.quirks.images)
 
     def opener() -> AbstractAsyncContextManager[App]:
+        from msgspec.structs import replace
+
         from retinue.compose import app
 
-        return app.open(config=common.load(with_dotenv(os.environ, folder)), cwd=folder)
+        config = common.load(with_dotenv(os.environ, folder))
+        # Clients bring servers of tools of their own. Those in the folder are used by whoever configures that.
+        plugins = {"mcp": {"file": None}, **config.plugins}
+        return app.open(config=replace(config, plugins=plugins), cwd=folder)
 
     try:
         return anyio.run(_serve, Lazy(examine, opener))

@@ -197,8 +197,8 @@ class ScenarioForm(_Form, frozen=True, kw_only=True):
 
     about: str
     """What it shows, for people."""
-    front_end: Literal["headless"] = "headless"
-    """Who talks to the root."""
+    front_end: Literal["headless", "acp"] = "headless"
+    """Who talks to the root: as `retinue run` does, or a client of ACP that sees subagent sessions."""
     header: HeaderForm
     """The class of its requests."""
     config: JSONObject = {}

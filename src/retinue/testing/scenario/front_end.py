@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
+from anyio.abc import TaskGroup
+
 from retinue.agent.agent import Agent
 from retinue.compose.app import App
 from retinue.compose.run import Run
@@ -26,8 +28,11 @@ class FrontEnd(Protocol):
     transcript: list[str]
     """Lines of text."""
 
-    async def connect(self, app: App) -> None:
-        """The root is there: a new one, or after a restart the stored one, at work on what it owes."""
+    async def connect(self, app: App, group: TaskGroup) -> None:
+        """The root is there: a new one, or after a restart the stored one, at work on what it owes.
+
+        `group` owns tasks of the front end, and is cancelled before the process ends.
+        """
         ...
 
     async def send(self, text: str, mode: Mode) -> None:
@@ -55,7 +60,7 @@ class Headless:
         self._app: App | None = None
         self._run: Run | None = None
 
-    async def connect(self, app: App) -> None:
+    async def connect(self, app: App, group: TaskGroup) -> None:
         """See FrontEnd."""
         if self._app is None:
             await app.agent(id=ROOT_ID)
@@ -126,5 +131,11 @@ class Headless:
         await host.sessions.writer.committed()
 
 
-FRONT_ENDS: Mapping[str, Callable[[], FrontEnd]] = {"headless": Headless}
+def _editor() -> FrontEnd:
+    from retinue.testing.scenario.editor import Editor
+
+    return Editor()
+
+
+FRONT_ENDS: Mapping[str, Callable[[], FrontEnd]] = {"headless": Headless, "acp": _editor}
 """By the name that a scenario has for them."""

@@ -61,7 +61,7 @@ class Performer:
         is_over = False
         while not is_over and not self.problems:
             async with self._stage.life(self._client()) as app, anyio.create_task_group() as group:
-                if await self._within("the start", self._front_end.connect(app)):
+                if await self._within("the start", self._front_end.connect(app, group)):
                     is_over = await self._live(app, group)
                 group.cancel_scope.cancel()
         if self._at < len(self._steps):
