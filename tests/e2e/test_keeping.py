@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+
+import pytest
 
 from tests.support.command import Place
 from tests.support.scripted_server import ScriptedServer, scripted_server
@@ -60,3 +65,15 @@ def test_a_tree_at_work_is_copied_but_never_pruned(at: At) -> None:
     place.check()
     assert place.retinue("prune", root, "--yes").code == 0
     assert place.stored() == {}
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed here")
+def test_a_home_on_a_disk_that_cannot_be_written_can_be_looked_at(at: At) -> None:
+    with scripted_server(session("root", "ROOT", says("done"))) as server:
+        place = at(server)
+        assert place.retinue("run", "ROOT").out == "done\n"
+    fixed = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--", sys.executable, "-m", "retinue", "sessions"]
+    shown = subprocess.run(fixed, env=place.environment(), capture_output=True, text=True, timeout=60, check=False)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "session-" in shown.stdout
+    assert [path.name for path in place.home.iterdir() if path.is_file()] == ["retinue.db"]

@@ -7,7 +7,6 @@ session is loaded again. Source: decisions 0011 and 0014.
 from __future__ import annotations
 
 import os
-import signal
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from retinue.acp.server import Server
 from retinue.acp.source import Lazy, Route
 from retinue.acp.stdio import StandardStreams
 from retinue.cli.options import Common
+from retinue.cli.signalled import ending_signals
 from retinue.compose.dotenv import with_dotenv
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ async def _serve(source: Lazy) -> int:
     async with anyio.create_task_group() as group:
 
         async def listen() -> None:
-            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            with anyio.open_signal_receiver(*ending_signals()) as received:
                 async for number in received:
                     if signals:
                         os._exit(128 + number)

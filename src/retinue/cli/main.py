@@ -23,7 +23,7 @@ def entry() -> int:
     if arguments and arguments[0] in ("--version", "-V"):
         print(f"retinue {__version__}")
         return 0
-    _end_on_sigterm()
+    _end_on_signals()
     _open_streams()
     # Imports make no garbage and records hold no cycles, so looking for cycles as often as Python does, and once more
     # at exit, is 4 % of a short run and finds nothing.
@@ -52,11 +52,13 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
-def _end_on_sigterm() -> None:
-    """Until a command has its own way to end, SIGTERM ends the process with the code that shells use for it."""
+def _end_on_signals() -> None:
+    """Until a command has its own way to end, these signals end the process with the code that shells use for them."""
     import signal
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
-        raise SystemExit(143)
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
 
     signal.signal(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, end)

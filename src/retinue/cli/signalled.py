@@ -11,7 +11,13 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskStatus
 
-__all__ = ["Ending", "until_signalled"]
+__all__ = ["Ending", "ending_signals", "until_signalled"]
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Those that end a command in order: SIGINT, SIGTERM, and SIGHUP unless whoever started us ignores it (`nohup`)."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
@@ -19,19 +25,19 @@ class Ending:
     """How the block came to its end."""
 
     exit_code: int = 0
-    """130 or 143 after a signal."""
+    """129, 130 or 143 after a signal."""
 
 
 @asynccontextmanager
 async def until_signalled(grace_s: float) -> AsyncGenerator[Ending]:
-    """The block runs until it ends or SIGINT or SIGTERM cancels it. A second signal ends the process at once.
+    """The block runs until it ends or one of `ending_signals` cancels it. A second signal ends the process at once.
 
     So does a block that has not ended `grace_s` after the first.
     """
     ending = Ending()
 
     async def listen(*, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(*ending_signals()) as signals:
             task_status.started()
             async for number in signals:
                 if ending.exit_code:

@@ -161,5 +161,5 @@ def session_held(root: SessionId, holder: str, rest_ms: int) -> SessionHeld:
     """A lease that a living process has for `rest_ms` more, unless it renews it."""
     return SessionHeld(
         f"session {root!r} is driven by {holder}; end that process, or, if it hangs, "
-        f"try again in {max(1, rest_ms // 1000)} s"
+        f"try again in {max(1, rest_ms // 1000)} s; `retinue send` reaches it as it is"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +12,7 @@ from anyio.abc import TaskStatus
 from retinue.agent.phase import Cause
 from retinue.cli.headless.background import Background
 from retinue.cli.headless.progress import say
+from retinue.cli.signalled import ending_signals
 from retinue.compose.run import Run
 from retinue.host.host import Host
 
@@ -66,12 +66,12 @@ class Control:
 
     @property
     def exit_code(self) -> int | None:
-        """What the process ends with because of a signal: 130 or 143."""
+        """What the process ends with because of a signal: 129, 130 or 143."""
         return None if self.signal is None else 128 + self.signal
 
     async def listen(self, *, task_status: TaskStatus[None]) -> None:
         """Signals suspend the run; runs until it is cancelled."""
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with anyio.open_signal_receiver(*ending_signals()) as signals:
             task_status.started()
             async for number in signals:
                 if self.signal is not None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,12 +43,24 @@ def connect(path: str, *, read_only: bool = False) -> apsw.Connection:
             "install the version of apsw that Retinue asks for"
         )
     access = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
-    connection = apsw.Connection(path, flags=access)
+    if read_only and _is_fixed(path):
+        address = f"{Path(path).absolute().as_uri()}?immutable=1"
+        connection = apsw.Connection(address, flags=access | apsw.SQLITE_OPEN_URI)
+    else:
+        connection = apsw.Connection(path, flags=access)
     connection.set_busy_timeout(5000)
     run(connection, f"PRAGMA cache_size = {_CACHE_PAGES}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF")
     if not read_only:
         run(connection, "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0")
     return connection
+
+
+def _is_fixed(path: str) -> bool:
+    """Nothing can change the database and all of it is in its file: it is read without the files beside it, which could
+    not be made there."""
+    folder = os.path.dirname(path) or "."
+    log = f"{path}-wal"
+    return not os.access(folder, os.W_OK) and not (os.path.exists(log) and os.path.getsize(log))
 
 
 def run(on: apsw.Connection | apsw.Cursor, sql: str, values: Row = ()) -> list[Row]:
