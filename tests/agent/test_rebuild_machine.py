@@ -5,7 +5,7 @@ Each example is a list of acts: turns with any kind of reply, changes of the hea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import anyio
@@ -25,7 +25,7 @@ from retinue.model.adapters.quirks import Quirks
 from retinue.model.encoding import Encoder
 from retinue.plugins import permissions, report, subagent
 from retinue.prompt.sections import Section
-from retinue.session.events import StepStart
+from retinue.session.events import AssistantReply, Event, StepStart, TurnResumed
 from retinue.store.memory import MemoryHome, MemoryStore
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.testing.clock import FakeClock
@@ -184,5 +184,17 @@ class _Life:
             for event in events:
                 if isinstance(event.data, StepStart):
                     found = rebuilt(events, event.seq, encoder_again)
+                    if found.verdict == "unknown" and _was_given_up(events, event.data):
+                        continue
                     assert found.verdict == "identical", found.reason
                     assert b"".join(found.body or ()) in sent
+
+
+def _was_given_up(events: Sequence[Event], step: StepStart) -> bool:
+    """Its processes ended again and again before a reply, until the turn was ended as making no progress."""
+    resumed = sum(isinstance(event.data, TurnResumed) and event.data.turn == step.turn for event in events)
+    replied = any(
+        isinstance(event.data, AssistantReply) and (event.data.turn, event.data.step) == (step.turn, step.step)
+        for event in events
+    )
+    return resumed >= 2 and not replied

@@ -194,7 +194,7 @@ class _Maker:
 _NOT_SENT: dict[Fate, str] = {
     "answered": "no request left: a layer of `model_request` answered, or sent it elsewhere",
     "interrupted": "no request left: a layer of `model_request` answered, or sent it elsewhere",
-    "unanswered": "no request left before the step ended",
+    "unanswered": "no request is on record: the step ended before one left, or its process died before the reply",
     "open": "its step has no reply and no end: it is at work now, or its process ended; resumed, it is asked anew",
 }
 
