@@ -118,6 +118,33 @@ async def test_a_chain_of_waiting_parents_needs_one_slot_only() -> None:
     assert deepest == [5, 4, 3, 2, 1, 0]
 
 
+async def test_who_waits_for_several_has_a_slot_again_when_the_last_has_ended() -> None:
+    admission = Admission(Limits(concurrent=1))
+    waiting, both_wait, first_ended = SessionId("waiting"), anyio.Event(), anyio.Event()
+    await admission.acquire(waiting, P)
+
+    async def first() -> None:
+        async with admission.lent(waiting):
+            await both_wait.wait()
+            await admission.acquire(SessionId("first"), waiting)
+            admission.release(SessionId("first"))
+        first_ended.set()
+
+    async def second() -> None:
+        async with admission.lent(waiting):
+            both_wait.set()
+            await first_ended.wait()  # it asks for room when the first does not need it any more
+            await admission.acquire(SessionId("second"), waiting)
+            admission.release(SessionId("second"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(first)
+        group.start_soon(second)
+    assert admission.ahead_of(P) == 1
+    admission.release(waiting)
+    assert admission.ahead_of(P) == 0
+
+
 async def test_lending_what_is_not_held_changes_nothing() -> None:
     admission = Admission(Limits(concurrent=1))
     async with admission.lent(SessionId("root")):

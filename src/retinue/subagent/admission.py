@@ -45,6 +45,12 @@ class _Waiter(Struct, eq=False):
     admitted: anyio.Event
 
 
+class _Loan(Struct, eq=False):
+    parent: SessionId
+    blocks: int = 0
+    """How many waits share the slot that was lent."""
+
+
 class Admission:
     """The slots of one host."""
 
@@ -54,6 +60,7 @@ class Admission:
         self._holders: dict[SessionId, SessionId] = {}
         self._per_parent: Counter[SessionId] = Counter()
         self._queue: list[_Waiter] = []
+        self._loans: dict[SessionId, _Loan] = {}
 
     def install(self, agents: Agents) -> Undo:
         """Every later child of the host takes a slot for each of its turns."""
@@ -132,14 +139,25 @@ class Admission:
 
     @asynccontextmanager
     async def lent(self, holder: SessionId) -> AsyncGenerator[None]:
-        """While the block runs, the holder's slot is free for others; afterwards it has one again.
+        """While the block runs, the holder's slot is free for others; when its last such block ends, it has one again.
 
-        A block that is cancelled or fails does not wait for a slot again: what follows is only the end of a turn.
+        A holder that waits for several children needs no slot before the last of them has ended. A block that is
+        cancelled or fails does not wait for a slot again: what follows is only the end of a turn.
         """
-        parent = self._holders.get(holder)
-        if parent is None:
+        loan = self._loans.get(holder)
+        if loan is None:
+            parent = self._holders.get(holder)
+            if parent is None:
+                yield
+                return
+            loan = self._loans[holder] = _Loan(parent)
+            self.release(holder)
+        loan.blocks += 1
+        try:
             yield
-            return
-        self.release(holder)
-        yield
-        await self.acquire(holder, parent)
+        finally:
+            loan.blocks -= 1
+            if not loan.blocks:
+                del self._loans[holder]
+        if not loan.blocks:
+            await self.acquire(holder, loan.parent)
