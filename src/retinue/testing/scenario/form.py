@@ -20,8 +20,10 @@ from retinue.model.content import Usage
 
 __all__ = [
     "ROOT",
+    "AnswerForm",
     "CallForm",
     "FailForm",
+    "Given",
     "HeaderForm",
     "RefuseForm",
     "ReplyForm",
@@ -134,6 +136,20 @@ class RefuseForm(_Form, frozen=True, kw_only=True):
     """The label of the session."""
 
 
+Given: TypeAlias = Literal["allow", "always", "reject", "cancel"]
+
+
+class AnswerForm(_Form, frozen=True, kw_only=True):
+    """What the user says to the question of a session, when it has come."""
+
+    of: str = ROOT
+    """The label of the session that asks."""
+    give: Given
+    """Once, or `always` for that session; no; or its turn is stopped instead of an answer."""
+    words: str | None = None
+    """With `reject`: for the model."""
+
+
 class StepForm(_Form, frozen=True, kw_only=True):
     """One step: exactly one of the verbs, and `fails` where it is expected to."""
 
@@ -160,6 +176,8 @@ class StepForm(_Form, frozen=True, kw_only=True):
     refuse: RefuseForm | None = None
     permission: Literal["read-only", "workspace-write", "full-access"] | None = None
     """The root's permission from here on."""
+    answer: AnswerForm | None = None
+    """A question about a call is answered, in any order. Not together with `permission_answers`."""
     advance: float | None = None
     """Somebody sleeps for so many seconds, and then they have passed."""
     fails: str | None = None
@@ -178,6 +196,7 @@ Verb: TypeAlias = Literal[
     "restart",
     "refuse",
     "permission",
+    "answer",
     "advance",
 ]
 _VERBS: tuple[Verb, ...] = get_args(Verb)
@@ -217,8 +236,9 @@ class ScenarioForm(_Form, frozen=True, kw_only=True):
     """The same for the tools."""
     header_changes: dict[int, int] = {}
     """How often the header changes in the middle of a log, by its number; the root's is 0."""
-    permission_answers: tuple[Literal["allow", "reject", "cancel"], ...] = ()
-    """What the user answers when asked, in order."""
+    permission_answers: tuple[Given, ...] = ()
+    """What the user answers when asked about a call, in order and at once. Without it and without a step `answer`,
+    nobody is there to be asked."""
 
 
 def verb_of(step: StepForm) -> Verb | None:
@@ -235,6 +255,8 @@ def read_scenario(file: Path) -> ScenarioForm:
             raise ConfigError(f"{file}: step {number} must do exactly one of {', '.join(_VERBS)}")
         if step.wait is not None and step.wait != "quiet":
             _check_wait(file, number, step.wait)
+    if form.permission_answers and any(step.answer is not None for step in form.steps):
+        raise ConfigError(f"{file}: answer by permission_answers or by steps, not both")
     if form.config and form.config_file is not None:
         raise ConfigError(f"{file}: give config or config_file, not both")
     _check_scripts(file, form.scripts or ())

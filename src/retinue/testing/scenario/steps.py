@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,6 +17,7 @@ from retinue.subagent.continuation import CONTINUATIONS
 from retinue.testing.clock import FakeClock
 from retinue.testing.scenario.form import ROOT, StepForm, WaitForm, verb_of
 from retinue.testing.scenario.front_end import FrontEnd
+from retinue.testing.scenario.person import Person
 from retinue.testing.scenario.stage import Stage
 from retinue.testing.scenario.witness import ROOT_ID
 
@@ -51,6 +53,9 @@ class Performer:
         self._maintained: dict[str, anyio.Event] = {}
         self._steps: Sequence[StepForm] = stage.folder.form.steps
         self._at = 0
+        answers = stage.folder.form.permission_answers
+        is_asked = bool(answers) or any(step.answer is not None for step in self._steps)
+        self._person = Person(answers) if is_asked else None
         self.problems: list[str] = []
 
     async def perform(self) -> None:
@@ -61,15 +66,15 @@ class Performer:
         is_over = False
         while not is_over and not self.problems:
             async with self._stage.life(self._client()) as app, anyio.create_task_group() as group:
-                if await self._within("the start", self._front_end.connect(app, group)):
-                    is_over = await self._live(app, group)
-                group.cancel_scope.cancel()
+                with nullcontext() if self._person is None else self._person.here(app):
+                    if await self._within("the start", self._front_end.connect(app, group)):
+                        is_over = await self._live(app, group)
+                    group.cancel_scope.cancel()
         if self._at < len(self._steps):
             rest = enumerate(self._steps[self._at :], self._at + 1)
             self.problems.append(f"not performed: {', '.join(_name(n, step) for n, step in rest)}")
-        answers = self._stage.folder.form.permission_answers
-        if answers:
-            self.problems.append(f"not performed: nobody was asked, and {len(answers)} permission answers are left")
+        if self._person is not None:
+            self.problems += [*self._person.problems, *filter(None, [self._person.unused])]
 
     async def _live(self, app: App, group: TaskGroup) -> bool:
         """Steps up to the next restart, or to the end: then the answer is True."""
@@ -138,6 +143,10 @@ class Performer:
                 assert step.permission is not None
                 agent = await self._agent(app, ROOT)
                 await app.host.require(PERMISSIONS, needed_by="the scenario").switch(agent, step.permission).wait()
+            case "answer":
+                assert step.answer is not None
+                assert self._person is not None
+                await self._person.give(await stage.witness.wait_id(step.answer.of), step.answer)
             case "advance":
                 await self._advance(step.advance or 0.0)
             case None:
