@@ -9,6 +9,7 @@ import pytest
 from retinue.testing.crashes import CrashScenario, explore_crashes
 from retinue.testing.crashes.plugin import Crashes
 from tests.crashes.absent import ABSENT
+from tests.crashes.asking import ASKING
 from tests.crashes.crowd import CROWD
 from tests.crashes.foreground import FOREGROUND
 from tests.crashes.fork import FORK
@@ -36,6 +37,7 @@ _SCENARIOS = (
     FORK,
     STRUCTURED,
     WORKFLOW,
+    ASKING,
 )
 _POINTS, _DOUBLES = (None, 40) if os.environ.get("RETINUE_LONG") else (15, 5)
 

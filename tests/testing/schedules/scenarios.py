@@ -11,8 +11,11 @@ import anyio
 from retinue.agent.phase import Cause
 from retinue.base.ids import MessageId, SessionId
 from retinue.errors import StoreFailure
+from retinue.host.approvals import APPROVALS, Answer, Question
 from retinue.host.host import Host
 from retinue.model.content import Source, Text, UserMessage
+from retinue.session.events import ApprovalDecided, ToolStart
+from retinue.session.folds import descriptor
 from retinue.session.rows import Batch, Delivery, Insert, Unpark
 from retinue.session.store import SessionStore
 from retinue.subagent.lifecycle import SubagentStarted
@@ -325,6 +328,45 @@ async def _release(host: Host, id: SessionId) -> None:
         await of(host).release(parent, [id])
 
 
+class _User:
+    """Answers every question at some moment: the children C0 and C2 may work, and C1 is stopped instead."""
+
+    def __init__(self, world: World, host: Host) -> None:
+        self._world = world
+        self._host = host
+        self._approvals = host.require(APPROVALS, needed_by="a test")
+        self._approvals.answered_by(self)
+
+    def asked(self, question: Question) -> None:
+        for n in range(2):  # the second one comes too late, whatever it says
+            self._world.meanwhile(f"user about {question.label}", f"answers ({n})", lambda: self._answer(question))
+
+    def withdrawn(self, question: Question) -> None:
+        assert question.id not in [one.id for one in self._approvals.open()]
+
+    def _answer(self, question: Question) -> None:
+        if question.label == "C1":
+            of(self._host).interrupt(question.agent, None)
+        else:
+            self._approvals.answer(question.id, Answer(verb="allow"))
+
+
+async def three_ask(world: World) -> None:
+    """Their questions are answered in any order, before and after the host was suspended."""
+    plays(world, "R", calls(*[below(f"C{i}") for i in range(3)]))
+    for i in range(3):
+        plays(world, f"C{i}", calls(call("work", words=f"work of {i}.")), text(f"answer {i}."))
+    for number in range(2):
+        async with stage(world, asks=["work"]) as host:
+            _User(world, host)
+            agent = await root(host)
+            if number == 0:
+                await agent.follow_up("go").wait()
+                await world.moment("user", "suspends the host")
+            else:
+                await quiet(world, host)
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     parallel_background,
     foreground_siblings,
@@ -343,6 +385,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     tasks_and_suspension,
     refusals,
     messages_from_elsewhere,
+    three_ask,
     everything,
 )
 
@@ -359,8 +402,19 @@ async def _reports(world: World) -> None:
     await answered_once(world, "answer 0.", "answer 1.", *words)
 
 
+async def _granted_once(world: World) -> None:
+    store = world.look()
+    for summary in await store.children(ROOT):
+        events = (await store.read(summary.header.id)).events
+        made = descriptor(summary.header, events)
+        starts = [event for event in events if isinstance(event.data, ToolStart)]
+        allowed = [event for event in events if isinstance(event.data, ApprovalDecided)]
+        assert len(starts) == len(allowed) <= (0 if made is not None and made.label == "C1" else 1)
+
+
 CHECKS: dict[Scenario, Scenario] = {
     parallel_background: _four,
     foreground_siblings: _four,
     reports_and_settlement: _reports,
+    three_ask: _granted_once,
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TypeAlias
 
 from retinue.agent.agent import Agent
@@ -12,7 +12,7 @@ from retinue.agent.environment import AgentOptions
 from retinue.base.ids import SessionId
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.model.content import AssistantMessage, text_of
-from retinue.plugins import report, subagent, tasks
+from retinue.plugins import permissions, report, subagent, tasks
 from retinue.session.events import ToolReturned, UserMessage
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.testing.host import MODEL, resume_agent, start_agent
@@ -30,16 +30,23 @@ ONE_SHOT = subagent.InstanceConfig(tool_name="one_shot", background_mode="one-sh
 
 @asynccontextmanager
 async def stage(
-    world: World, *, slots: int = 1000, refusals: int = 0, delegation: Delegation = subagent.plugin
+    world: World,
+    *,
+    slots: int = 1000,
+    refusals: int = 0,
+    delegation: Delegation = subagent.plugin,
+    asks: Sequence[str] = (),
 ) -> AsyncGenerator[Host]:
-    """Left, it suspends: turns and activations stay open in the store."""
+    """Left, it suspends: turns and activations stay open in the store. Rules ask about the tools in `asks`."""
     options = HostOptions(options=AgentOptions(provider=world.model.provider, model=MODEL))
     config = subagent.SubagentConfig(
         background_mode="continuable", instances=(ONE_SHOT,), max_concurrent=slots, max_depth=4
     )
     async with open_host(world.store(refusals=refusals), world.clock, options) as host:
         with host.add_client(world.model), host.tools.add(world.tool()):
+            rules = permissions.RulesConfig(ask=tuple(asks))
             async with (
+                permissions.plugin(host, permissions.PermissionsConfig(rules=rules)) if asks else nullcontext(),
                 tasks.plugin(host, tasks.TasksConfig()),
                 delegation(host, config),
                 report.plugin(host, report.ReportConfig()),
