@@ -17,6 +17,8 @@ from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
 from retinue.plugins.agents import AgentsConfig, find_agents
 from retinue.plugins.mcp.servers import read_servers, resolved
+from retinue.plugins.permissions import PermissionsConfig
+from retinue.plugins.permissions.rules import Rules
 from retinue.plugins.skills import SkillsConfig, find_skills
 from retinue.subagent.outcome import ENDINGS
 from tests.docs.pages import Block, blocks, commands, fits
@@ -51,7 +53,9 @@ def test_the_configuration_holds(block: Block, tmp_path: Path) -> None:
     (tmp_path / "retinue.yaml").write_text(block.text)
     config = load_config(Overrides(), cwd=tmp_path, environ={})
     for name, options in config.plugins.items():
-        read_options(name, options, import_module(f"retinue.plugins.{name}").OPTIONS)
+        read = read_options(name, options, import_module(f"retinue.plugins.{name}").OPTIONS)
+        if isinstance(read, PermissionsConfig):
+            Rules(read.rules)
 
 
 @pytest.mark.parametrize("block", [block for block in _BLOCKS if block.kind == "markdown"], ids=str)

@@ -14,6 +14,8 @@ import pytest
 
 from retinue.compose.build import PLUGINS
 from retinue.compose.config import Overrides, load_config
+from retinue.compose.keys import read_options
+from retinue.plugins.permissions import PermissionsConfig
 from tests.docs.pages import Block, Command, blocks, commands, fits
 from tests.house.checkout import ROOT
 from tests.support.scripted_server import ScriptedServer, scripted_server
@@ -174,8 +176,12 @@ def test_the_code_runs(
 def test_the_configuration_holds(block: Block, tmp_path: Path) -> None:
     (tmp_path / "retinue.yaml").write_text(block.text)
     config = load_config(Overrides(), cwd=tmp_path, environ={})
-    assert config.model == "deepseek:deepseek-chat"
-    assert config.plugins["subagent"]["max_depth"] == 2
+    permissions = read_options("permissions", config.plugins["permissions"], PermissionsConfig)
+    if block == _of("yaml")[0]:
+        assert config.model == "deepseek:deepseek-chat"
+        assert config.plugins["subagent"]["max_depth"] == 2
+    else:
+        assert permissions.rules.deny == ("edit(vendor/**)",)
 
 
 def test_the_page_names_the_plugins_that_there_are() -> None:
