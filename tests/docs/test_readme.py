@@ -181,6 +181,7 @@ def test_the_configuration_holds(block: Block, tmp_path: Path) -> None:
         assert config.model == "deepseek:deepseek-chat"
         assert config.plugins["subagent"]["max_depth"] == 2
     else:
+        assert isinstance(permissions, PermissionsConfig)
         assert permissions.rules.deny == ("edit(vendor/**)",)
 
 
