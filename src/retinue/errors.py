@@ -29,6 +29,7 @@ __all__ = [
     "DuplicateChild",
     "DuplicateName",
     "DuplicateProvider",
+    "ExternalAgentFailed",
     "IdConflict",
     "LeaseLost",
     "MissingSeam",
@@ -328,6 +329,12 @@ class ModelError(RetinueError):
         self.kind = kind
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+class ExternalAgentFailed(RetinueError):
+    """A program that works as a child could not be started, ended, or did not keep to its protocol."""
+
+    code = "EXTERNAL_AGENT_FAILED"
 
 
 class NoProgress(RetinueError):

@@ -44,6 +44,7 @@ PLUGINS = (
     "workflow",
     "agents",
     "report",
+    "acp",
 )
 """Plugins that ship with Retinue, in the order in which they are loaded."""
 

@@ -11,6 +11,7 @@ from retinue.agent.agent import Agent
 from retinue.host.host import Host
 from retinue.session.events import Descriptor
 from retinue.subagent.continuation import CONTINUATIONS
+from retinue.subagent.provider import PROVIDERS
 from retinue.subagent.report import ReportDelivery, install_report, report_tool
 
 __all__ = ["OPTIONS", "ReportConfig", "plugin"]
@@ -30,16 +31,24 @@ OPTIONS = ReportConfig
 
 @asynccontextmanager
 async def plugin(host: Host, config: ReportConfig) -> AsyncGenerator[None]:
-    """Every later activation of a continuable child can report. Raises: MissingSeam without delegation."""
+    """Every later activation of a continuable child can report, except where the child is a program of its own.
+
+    Raises: MissingSeam without delegation.
+    """
     continuations = host.require(CONTINUATIONS, needed_by="report")
+    providers = host.require(PROVIDERS, needed_by="report")
 
     report = report_tool(host, continuations, delivery=config.report_delivery, per_turn=config.max_per_turn)
 
-    async def install(agent: Agent, _: Descriptor) -> Callable[[], None]:
-        return install_report(agent, report)
+    async def install(agent: Agent, made: Descriptor) -> Callable[[], None]:
+        return _nothing if providers.is_external(made.provider) else install_report(agent, report)
 
     undo = continuations.contribute(install)
     try:
         yield
     finally:
         undo()
+
+
+def _nothing() -> None:
+    """Takes back what was not done."""

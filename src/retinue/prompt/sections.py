@@ -81,12 +81,13 @@ class Section(Struct, frozen=True, kw_only=True):
 class PromptRegistry:
     """The sections of one scope. A section replaces an inherited one of the same name, in its place among ties."""
 
-    __slots__ = ("_closed", "_layer", "_ordered")
+    __slots__ = ("_closed", "_layer", "_ordered", "_silent")
 
     def __init__(self, layer: Layer[Section] | None = None) -> None:
         self._layer: Layer[Section] = Layer("prompt section") if layer is None else layer
         self._ordered: tuple[Mapping[str, Section], tuple[Section, ...]] | None = None
         self._closed = False
+        self._silent = False
 
     def add(self, section: Section) -> Undo:
         """`section` is part of every later assembly here and below until the result is called.
@@ -95,6 +96,10 @@ class PromptRegistry:
         """
         return self._layer.add(section.name, section)
 
+    def silence(self) -> None:
+        """Nothing renders in this scope any more, whatever is registered here or above."""
+        self._silent = True
+
     def child(self) -> PromptRegistry:
         """A registry for one agent's scope, on top of this one."""
         return PromptRegistry(self._layer.child())
@@ -102,7 +107,7 @@ class PromptRegistry:
     @property
     def sections(self) -> tuple[Section, ...]:
         """All sections that are effective here, in the order in which they render."""
-        if self._closed:
+        if self._closed or self._silent:
             return ()
         view = self._layer.view
         if self._ordered is None or self._ordered[0] is not view:

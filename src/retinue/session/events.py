@@ -30,6 +30,7 @@ __all__ = [
     "EndSeed",
     "ErrorRecord",
     "Event",
+    "ExternalPrompt",
     "Opaque",
     "Payload",
     "RequestContext",
@@ -266,6 +267,15 @@ class ActivationEnd(_Data, frozen=True, kw_only=True):
     """The parent's session does not exist any more, so nobody was told."""
 
 
+class ExternalPrompt(_Data, frozen=True, kw_only=True):
+    """`external/prompt`: what is new in this step is about to be given to a session of another program."""
+
+    turn: int
+    step: int
+    session: str
+    """Its id there."""
+
+
 class TaskStarted(_Data, frozen=True, kw_only=True):
     """`task/started`: background work of this session began, in this process alone."""
 
@@ -354,6 +364,7 @@ Payload: TypeAlias = (
     | SandboxMode
     | ActivationStart
     | ActivationEnd
+    | ExternalPrompt
     | TaskStarted
     | TaskEnded
     | WorkflowStart
@@ -382,6 +393,7 @@ EVENT_TYPES: dict[str, type[Payload]] = {
     "sandbox/mode": SandboxMode,
     "subagent/activation": ActivationStart,
     "subagent/settled": ActivationEnd,
+    "external/prompt": ExternalPrompt,
     "task/started": TaskStarted,
     "task/ended": TaskEnded,
     "tool-workflow/start": WorkflowStart,

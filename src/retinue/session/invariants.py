@@ -21,6 +21,7 @@ from retinue.session.events import (
     Descriptor,
     EndSeed,
     Event,
+    ExternalPrompt,
     RequestContext,
     RequestHeaderChange,
     SessionHeader,
@@ -187,6 +188,8 @@ class _Log:
                     self.report(event, "one-reply", f"step {step.number} has a reply already")
                 if step is not None:
                     step.calls = data.message.calls
+            case ExternalPrompt():
+                self._in_step(event, data.turn, data.step)
             case ToolStart():
                 self._start_call(event, data)
             case ApprovalAsked():

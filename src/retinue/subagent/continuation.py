@@ -160,6 +160,7 @@ class Continuations:
         request = self._providers.inheriting(request)
         self._check_admission(request.parent)
         provider = self._providers.continuable(provider_name, request)
+        request = self._providers.adapted(provider_name, request)
         child_depth(request)
         made = describe(request, provider_name, "continuable")
         id = child_id(request)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
 from retinue.subagent.outcome import Ending
 
-__all__ = ["SubagentEnded", "SubagentStarted"]
+__all__ = ["ExternalCall", "SubagentEnded", "SubagentStarted"]
 
 
 class SubagentStarted(Struct, frozen=True, kw_only=True):
@@ -44,3 +45,14 @@ class SubagentEnded(Struct, frozen=True, kw_only=True):
     local: bool
     outcome: Ending
     last_message: str
+
+
+class ExternalCall(Struct, frozen=True, kw_only=True):
+    """A child in another program began a tool call of its own, or has got on with it. Nothing of it is logged."""
+
+    agent: Agent
+    id: str
+    """The program's; the same for all that is said about one call."""
+    title: str | None = None
+    status: str | None = None
+    """`pending`, `in_progress`, `completed` or `failed`; None = as before."""

@@ -48,6 +48,9 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     persona: bool = False
     inherits_context: bool = False
     """Its children see the parent's conversation; only wording depends on it."""
+    external: AgentOptions | None = None
+    """Set: its children are programs of their own, which are asked there instead of a model. They have their own tools
+    and prompt, so nothing of that kind reaches them from here, and they cannot report."""
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -186,7 +189,19 @@ class Providers:
         request = self.inheriting(request)
         provider = self._known(name)
         check_capabilities(provider, request)
-        return await provider.start(request)
+        return await provider.start(self.adapted(name, request))
+
+    def adapted(self, name: str, request: RunRequest) -> RunRequest:
+        """The request as a child of the named provider is made from it. Raises: NoProvider."""
+        external = self._known(name).capabilities.external
+        if external is None:
+            return request
+        return replace(request, options=external, tool_filter=ToolFilter(allow=()), persona="")
+
+    def is_external(self, name: str) -> bool:
+        """Children of the named provider are programs of their own; False if there is no such provider here."""
+        provider = self._layer.get(name)
+        return provider is not None and provider.capabilities.external is not None
 
     def continuable(self, name: str, request: RunRequest) -> ContinuableProvider:
         """The named provider, which can run such a continuable child. Raises: as `start`."""

@@ -14,6 +14,7 @@ from retinue.session.events import (
     Descriptor,
     EndSeed,
     Event,
+    ExternalPrompt,
     Opaque,
     RequestContext,
     RequestHeaderChange,
@@ -90,6 +91,8 @@ class _View:
                 yield "end of what was copied from the parent"
             case Descriptor() as made:
                 yield f"child of provider {made.provider!r}, {made.mode}"
+            case ExternalPrompt(session=session):
+                yield f"    given to its session {brief(session)}"
             case StepEnd() | ToolStart() | RequestHeaderChange():
                 pass
             case Opaque(type=name):

@@ -22,11 +22,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from retinue.base.diagnostics import Diagnostics, diagnostics
 from retinue.base.json import JSONObject, encode
 from retinue.errors import ToolFailure
 from retinue.model.content import Image, InputBlock, Text
 from retinue.plugins.mcp.connection import Lost, Offer, Resource
-from retinue.plugins.mcp.diagnostics import Diagnostics, diagnostics
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.plugins.shell.environment import command_environment
 from retinue.tools.tool import ToolResult

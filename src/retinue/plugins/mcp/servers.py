@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from retinue.errors import ConfigError
 from retinue.plugins.shell.environment import is_secret_name
+from retinue.plugins.variables import filled
 
 __all__ = ["ServerConfig", "checked", "read_servers", "resolved", "secret_values"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}\Z")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -108,10 +108,4 @@ def secret_values(server: ServerConfig) -> tuple[str, ...]:
 
 
 def _fill(name: str, text: str, environ: Mapping[str, str]) -> str:
-    def value(match: re.Match[str]) -> str:
-        found = environ.get(match[1]) or match[2]
-        if found is None:
-            raise ConfigError(f"MCP server {name!r}: the environment variable {match[1]} is not set")
-        return found
-
-    return _VARIABLE.sub(value, text)
+    return filled(f"MCP server {name!r}", text, environ)

@@ -7,10 +7,8 @@ of its own, reads `output` meanwhile, and stops it by cancelling that task.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -18,6 +16,7 @@ from anyio import to_thread
 from anyio.abc import Process
 from anyio.lowlevel import checkpoint
 
+from retinue.base.groups import end_group, lives, wait_gone
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.running import Running
 
@@ -28,8 +27,6 @@ _DRAIN_BYTES = 1_048_576
 """How much is still taken from the pipe once nobody waits for more."""
 _LEAVE_S = 0.5
 """How long what a command started may outlive it, and hold its output, before it counts as left behind."""
-_LINGERS_S = 0.16
-"""How long a group may linger before it is looked at whether it is dead and merely uncollected."""
 _TERM_S = 2.0
 """From SIGTERM to SIGKILL."""
 _KILL_S = 1.0
@@ -112,7 +109,7 @@ class CommandRun:
                 tg.start_soon(self._pump)
                 await self._process.wait()
                 with anyio.move_on_after(_LEAVE_S):
-                    await self._wait_gone()
+                    await wait_gone(self.pid)
                     await self._ended.wait()
                 tg.cancel_scope.cancel()
         finally:
@@ -168,51 +165,7 @@ class CommandRun:
 
     async def _stop(self) -> bool:
         """Nothing of the group lives, as far as that can be forced. True if there was something."""
-        if self._process.returncode is not None and not _lives(self.pid):
+        if self._process.returncode is not None and not lives(self.pid):
             return False
-        for sign, patience_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _KILL_S)):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, sign)
-            with anyio.move_on_after(patience_s):
-                await self._wait_gone()
-                break
+        await end_group(self.pid, term_s=_TERM_S, kill_s=_KILL_S)
         return True
-
-    async def _wait_gone(self) -> None:
-        """Return once nothing of the group lives. Asked again and again: the system tells nobody of a group's end."""
-        pause_s = 0.005
-        # A group that lingers may be dead and uncollected; finding that out costs a look at every process.
-        while _exists(self.pid) and (pause_s < _LINGERS_S or _lives(self.pid)):
-            await anyio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LINGERS_S)
-
-
-def _exists(group: int) -> bool:
-    """True if the group has a process, dead ones that nobody collected included."""
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _lives(group: int) -> bool:
-    """True if a process of the group runs. One that is dead and not yet collected by its parent does not count."""
-    if not _exists(group):
-        return False
-    try:
-        pids = [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return True
-    return any(_is_running_member(pid, group) for pid in pids)
-
-
-def _is_running_member(pid: str, group: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state, _, pgrp = file.read().rpartition(b")")[2].split()[:3]
-    except OSError:
-        return False
-    return int(pgrp) == group and state not in (b"Z", b"X")

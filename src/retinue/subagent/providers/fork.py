@@ -10,6 +10,7 @@ from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
     Event,
+    ExternalPrompt,
     Opaque,
     TaskEnded,
     TaskStarted,
@@ -21,7 +22,7 @@ from retinue.subagent.provider import Capabilities, Run, RunRequest
 
 __all__ = ["ForkProvider", "completed_turns"]
 
-_NOT_COPIED = (ActivationStart, ActivationEnd, TaskStarted, TaskEnded, TurnResumed, Opaque)
+_NOT_COPIED = (ActivationStart, ActivationEnd, ExternalPrompt, TaskStarted, TaskEnded, TurnResumed, Opaque)
 """What is about the parent's own life: its residencies, tasks and processes. What is opaque may be of that kind, and
 by its mark a log says the same without it."""
 

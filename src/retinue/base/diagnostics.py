@@ -1,4 +1,4 @@
-"""What a server's program writes to its standard error: read away always, and the end of it kept for messages."""
+"""What a program writes to its standard error: read away always, and the end of it kept for messages."""
 
 from __future__ import annotations
 

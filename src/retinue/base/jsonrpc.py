@@ -1,0 +1,347 @@
+"""JSON-RPC 2.0 over a pair of byte streams, both directions: one frame a line, whatever the other side sends.
+
+Nothing that arrives ends the peer: what cannot be read gets a protocol error, what nobody asked for is passed over. It
+knows no method of any protocol. Frames leave in the order in which they were given; giving one never blocks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal, Protocol, TypeAlias
+
+import anyio
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from retinue.base.json import JSON, JSONObject, encode
+
+__all__ = [
+    "AUTH_REQUIRED",
+    "CANCELLED",
+    "INTERNAL",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "MAX_LINE_BYTES",
+    "PARSE_ERROR",
+    "RESOURCE_NOT_FOUND",
+    "UNKNOWN_METHOD",
+    "Failure",
+    "Handler",
+    "Peer",
+    "Pipe",
+]
+
+PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
+"""Source: JSON-RPC 2.0, section 5.1."""
+AUTH_REQUIRED, RESOURCE_NOT_FOUND, CANCELLED = -32000, -32002, -32800
+"""Source: the protocol's `ErrorCode`."""
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is passed over and answered with an error: prompts carry images, but memory has an end."""
+
+MAX_BACKLOG_BYTES = 64 * 1024 * 1024
+"""Whoever leaves so much unread has gone."""
+
+_CANCEL = "$/cancel_request"
+_NO_ID = Raw(b"null")
+_log = logging.getLogger("retinue")
+
+
+class Pipe(Protocol):
+    """Two streams of bytes. Its methods are never called twice at the same time each."""
+
+    async def receive(self) -> bytes:
+        """Some bytes; none at the end of the stream, and ever after."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """The bytes are on their way. Raises: OSError if nobody reads any more."""
+        ...
+
+
+class Failure(Exception):
+    """What a request failed with, on the wire and off it."""
+
+    def __init__(self, code: int, message: str, data: JSON = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+Handler: TypeAlias = Callable[[str, Raw, bool], Awaitable[JSON]]
+"""Called with the method, its parameters as they came and whether an answer is expected. What it returns is the
+result; it raises Failure. Handlers begin in the order in which their frames came."""
+
+
+class _Frame(Struct):
+    jsonrpc: Literal["2.0"]
+    id: Raw | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw = Raw(b"{}")
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class _Error(Struct):
+    code: int
+    message: str
+    data: JSON = None
+
+
+_frame = msgspec.json.Decoder(_Frame)
+_error = msgspec.json.Decoder(_Error)
+_id = msgspec.json.Decoder(str | int | None)
+
+
+class Answer:
+    """Where the answer to a request of ours will be."""
+
+    __slots__ = ("came", "failure", "number", "value")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.came = anyio.Event()
+        self.value = Raw(b"null")
+        self.failure: Failure | None = None
+
+    async def result(self) -> Raw:
+        """What the other side answered. Raises: Failure, also when nobody is there any more."""
+        await self.came.wait()
+        if self.failure is not None:
+            raise self.failure
+        return self.value
+
+
+class Peer:
+    """One side of a connection. `run` drives it; the rest may be called from any task meanwhile."""
+
+    def __init__(self, pipe: Pipe, handler: Handler, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        self._pipe = pipe
+        self._handler = handler
+        self._max_line_bytes = max_line_bytes
+        self._outbox: deque[bytes] = deque()
+        self._backlog_bytes = 0
+        self._written = anyio.Event()
+        self._more = anyio.Event()
+        self._asked: dict[int, Answer] = {}
+        self._answering: dict[str | int | None, anyio.CancelScope] = {}
+        self._last_id = 0
+        self.closed = anyio.Event()
+        """Nobody is there any more: nothing comes, and what is sent goes nowhere."""
+
+    # Sending
+
+    def notify(self, method: str, params: JSONObject) -> None:
+        """The notification is on its way, behind everything given before."""
+        self._give({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def request(self, method: str, params: JSONObject) -> Raw:
+        """What the other side answers. Cancelling tells it. Raises: Failure, also when nobody is there any more."""
+        answer = self.begin(method, params)
+        try:
+            return await answer.result()
+        except anyio.get_cancelled_exc_class():
+            self.notify(_CANCEL, {"requestId": answer.number})
+            raise
+
+    def begin(self, method: str, params: JSONObject) -> Answer:
+        """The request is on its way, behind everything given before; nobody needs to wait for its answer."""
+        self._last_id = number = self._last_id + 1
+        answer = Answer(number)
+        if self.closed.is_set():
+            answer.failure = Failure(INTERNAL, "the connection is closed")
+            answer.came.set()
+            return answer
+        self._asked[number] = answer
+        self._give({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        return answer
+
+    async def flushed(self) -> None:
+        """Everything given so far was handed to the stream, or nobody is there any more."""
+        while (self._outbox or self._backlog_bytes) and not self.closed.is_set():
+            await self._written.wait()
+
+    def _give(self, frame: JSONObject | dict[str, object]) -> None:
+        if self.closed.is_set():
+            return
+        line = encode(frame) + b"\n"
+        self._outbox.append(line)
+        self._backlog_bytes += len(line)
+        self._more.set()
+        if self._backlog_bytes > MAX_BACKLOG_BYTES:
+            _log.warning("the other side has left %d bytes unread; its connection is given up", self._backlog_bytes)
+            self._close()
+
+    def _fail(self, id: Raw, failure: Failure) -> None:
+        error: dict[str, object] = {"code": failure.code, "message": failure.message}
+        if failure.data is not None:
+            error["data"] = failure.data
+        self._give({"jsonrpc": "2.0", "id": id, "error": error})
+
+    async def _write(self) -> None:
+        while True:
+            await self._more.wait()
+            self._more = anyio.Event()
+            while self._outbox:
+                lines = [self._outbox.popleft()]
+                size = len(lines[0])
+                while self._outbox and size < 65536:
+                    lines.append(self._outbox.popleft())
+                    size += len(lines[-1])
+                try:
+                    await self._pipe.send(b"".join(lines))
+                except OSError:
+                    self._close()
+                    return
+                self._backlog_bytes -= size
+            self._written.set()
+            self._written = anyio.Event()
+
+    # Receiving
+
+    async def run(self) -> None:
+        """The connection has ended: the other side closed it, or reads no more. Handlers still at work are cancelled.
+
+        Cancelling ends it as well.
+        """
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._write)
+            group.start_soon(self._read, group.start_soon)
+            await self.closed.wait()
+            group.cancel_scope.cancel()
+
+    def _close(self) -> None:
+        self.closed.set()
+        self._written.set()
+        for answer in self._asked.values():
+            answer.failure = Failure(INTERNAL, "the connection was closed before an answer came")
+            answer.came.set()
+
+    async def _read(self, start: Callable[..., object]) -> None:
+        try:
+            lines = _Lines(self._max_line_bytes)
+            while data := await self._pipe.receive():
+                for line in lines.feed(data):
+                    if line is None:
+                        too_long = f"a line is longer than {self._max_line_bytes} bytes"
+                        self._fail(_NO_ID, Failure(INVALID_REQUEST, too_long))
+                    elif line.strip():
+                        self._take(line, start)
+        except OSError:
+            pass
+        finally:
+            self._close()
+
+    def _take(self, line: bytes, start: Callable[..., object]) -> None:
+        try:
+            frame = _frame.decode(line)
+            id = None if frame.id is UNSET else _id.decode(frame.id)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            self._fail(_NO_ID, _unreadable(line, error))
+            return
+        if frame.method is not UNSET:
+            start(self._notified if frame.id is UNSET else partial(self._answer, frame.id, id), frame)
+        elif frame.id is UNSET or (frame.result is UNSET) == (frame.error is UNSET):
+            self._fail(_NO_ID, Failure(INVALID_REQUEST, "a frame is a request, a notification or a response"))
+        elif isinstance(id, int) and id in self._asked:
+            self._answered(self._asked.pop(id), frame)
+
+    def _answered(self, answer: Answer, frame: _Frame) -> None:
+        if frame.error is UNSET:
+            assert frame.result is not UNSET
+            answer.value = frame.result
+        else:
+            try:
+                error = _error.decode(frame.error)
+                answer.failure = Failure(error.code, error.message, error.data)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                answer.failure = Failure(INTERNAL, "the other side failed in a way that cannot be read")
+        answer.came.set()
+
+    async def _notified(self, frame: _Frame) -> None:
+        assert frame.method is not UNSET
+        if frame.method == _CANCEL:
+            self._cancel(frame.params)
+            return
+        try:
+            await self._handler(frame.method, frame.params, False)
+        except Failure as failure:
+            _log.debug("notification %s: %s", frame.method, failure)
+        except Exception:
+            _log.exception("notification %s failed", frame.method)
+
+    def _cancel(self, params: Raw) -> None:
+        try:
+            asked = msgspec.json.decode(params, type=_CancelParams)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return
+        scope = self._answering.get(asked.request_id)
+        if scope is not None:
+            scope.cancel()
+
+    async def _answer(self, id: Raw, key: str | int | None, frame: _Frame) -> None:
+        assert frame.method is not UNSET
+        with anyio.CancelScope() as scope:
+            self._answering[key] = scope
+            try:
+                result = await self._handler(frame.method, frame.params, True)
+                self._give({"jsonrpc": "2.0", "id": id, "result": result})
+                return
+            except Failure as failure:
+                self._fail(id, failure)
+                return
+            except Exception as error:
+                _log.exception("request %s failed", frame.method)
+                self._fail(id, Failure(INTERNAL, f"{frame.method} failed: {error}"))
+                return
+            finally:
+                if self._answering.get(key) is scope:
+                    del self._answering[key]
+        self._fail(id, Failure(CANCELLED, "the request was cancelled"))
+
+
+class _CancelParams(Struct, rename="camel"):
+    request_id: str | int | None
+
+
+def _unreadable(line: bytes, error: Exception) -> Failure:
+    """A parse error for what is no JSON, else an invalid request."""
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Failure(PARSE_ERROR, f"a line is no JSON: {error}")
+    if isinstance(value, list):
+        return Failure(INVALID_REQUEST, "batches are not part of this protocol; send one frame a line")
+    return Failure(INVALID_REQUEST, f"a frame is a JSON-RPC 2.0 object: {error}")
+
+
+class _Lines:
+    """Cuts a stream into lines. A line that is too long is None, once its end has come."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._rest = bytearray()
+        self._is_skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """The lines that end in `data`."""
+        found: list[bytes | None] = []
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._add(end)
+            found.append(None if self._is_skipping else bytes(self._rest))
+            self._rest.clear()
+            self._is_skipping = False
+        self._add(rest)
+        return found
+
+    def _add(self, part: bytes) -> None:
+        if not self._is_skipping:
+            self._rest += part
+        if len(self._rest) > self._max_bytes:
+            self._rest.clear()
+            self._is_skipping = True

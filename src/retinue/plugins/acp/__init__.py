@@ -1,0 +1,211 @@
+"""External agents as children: programs that speak the Agent Client Protocol, each under a delegation tool of its own.
+
+They are programs of the user: they are not confined, they get no key that is not named for them, and whoever has the
+permission `read-only` cannot start them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Literal
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+from msgspec import Struct
+
+from retinue.agent.agent import Agent
+from retinue.agent.environment import AgentOptions
+from retinue.base.json import JSONObject
+from retinue.errors import ConfigError
+from retinue.host.host import Host
+from retinue.plugins.acp.known import KNOWN
+from retinue.plugins.permissions import PERMISSIONS
+from retinue.plugins.shell.environment import command_environment
+from retinue.plugins.shell.running import Running
+from retinue.plugins.variables import filled
+from retinue.prompt.sections import AssemblyContext, Section
+from retinue.subagent.continuation import CONTINUATIONS
+from retinue.subagent.providers.acp.client import PROVIDER, AcpClient
+from retinue.subagent.providers.acp.external import DEPTH_VARIABLE, ExternalAgent, reject
+from retinue.subagent.providers.acp.provider import AcpProvider
+from retinue.subagent.tools.subagent import BACKENDS, DelegationOptions, delegation_tool
+
+__all__ = ["OPTIONS", "AcpConfig", "ExternalConfig", "plugin"]
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+_ORDER = 116.7
+
+
+class ExternalConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One external agent. Without a command it is the known one of that name. Durations in seconds."""
+
+    command: str | None = None
+    """The program; looked for like a shell does."""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """All that the program sees besides the plain variables; `${NAME}` and `${NAME:-default}` are filled in."""
+    cwd: str | None = None
+    """The folder it works in; the child's own if absent."""
+    tool_name: str | None = None
+    """The name of its delegation tool; `agent_NAME` if absent."""
+    description: str | None = None
+    """What it is good for; the model chooses by that."""
+    background_mode: Literal["continuable", "one-shot"] = "continuable"
+    """As for `subagent`. `continuable` needs a program that can take up earlier sessions."""
+    enable_run_in_background: bool = True
+    """As for `subagent`."""
+    max_depth: int = 3
+    """Greatest depth of such a child, counted over nested Retinues too."""
+    permissions: Literal["reject", "allow"] = "reject"
+    """What becomes of a call for which the program asks permission."""
+    start_timeout_s: float = 60.0
+    """Bound of each of its answers until it can be given a prompt."""
+    silence_s: float = 3600.0
+    """A prompt about which nothing was heard for so long is given up."""
+
+
+class AcpConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which external agents can be delegated to."""
+
+    agents: dict[str, ExternalConfig] = {}
+    """By name; small letters, digits, `-` and `_`."""
+
+
+OPTIONS = AcpConfig
+
+
+@asynccontextmanager
+async def plugin(host: Host, config: AcpConfig) -> AsyncGenerator[None]:
+    """Each agent has a provider `acp:NAME` and a delegation tool.
+
+    Raises: ConfigError for an agent that cannot be meant; MissingSeam without delegation.
+    """
+    known = {name: _agent(name, agent, host) for name, agent in config.agents.items()}
+    if not known:
+        yield
+        return
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        try:
+            with ExitStack() as stack:
+                await _install(host, config, known, group, stack)
+                yield
+        except Exception as error:
+            failure = error  # raised below, since the task group would wrap it
+        finally:
+            group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _install(
+    host: Host, config: AcpConfig, known: Mapping[str, ExternalAgent], group: TaskGroup, stack: ExitStack
+) -> None:
+    backends = host.require(BACKENDS, needed_by="acp")
+    continuations = host.require(CONTINUATIONS, needed_by="acp")
+    permissions = host.require(PERMISSIONS, needed_by="acp")
+    running = None if host.options.home is None else Running(host.options.home / "running")
+    if running is not None:
+        await to_thread.run_sync(running.reap)
+    client = AcpClient(host.agents, known, group, groups=running)
+    stack.enter_context(host.add_client(client))
+    stack.enter_context(host.agents.on_setup(_without_prompt))
+    names: list[str] = []
+    for name, agent in known.items():
+
+        def check(parent: Agent, name: str = name) -> None:
+            permissions.check_foreign(parent, f"agent {name}")
+
+        provider = AcpProvider(
+            host.agents,
+            client,
+            agent,
+            check=check,
+            wait_quiet=continuations.wait_quiet,
+            wait_quiet_again=continuations.wait_quiet_again,
+        )
+        options = _options(name, provider.name, config.agents[name])
+        stack.enter_context(backends.providers.add(provider))
+        stack.enter_context(host.tools.add(delegation_tool(backends, provider, options)))
+        names.append(options.tool_name)
+    section = Section(name="tool:acp", order=_ORDER, text=lambda context: _guidance(context, names))
+    stack.enter_context(host.prompt.add(section))
+
+
+async def _without_prompt(agent: Agent) -> None:
+    """A child that is a program of its own is sent no prompt of ours."""
+    if agent.options.provider == PROVIDER:
+        agent.prompt.silence()
+
+
+async def _allow(_agent: Agent, _call: JSONObject) -> bool:
+    """Everything that is asked for is allowed, once each time."""
+    return True
+
+
+def _agent(name: str, config: ExternalConfig, host: Host) -> ExternalAgent:
+    what = f"plugins.acp: agent {name!r}"
+    environ = host.options.environ
+    if not _NAME.match(name):
+        raise ConfigError(f"{what}: a name has small letters, digits, - and _, at most 32")
+    known = KNOWN.get(name)
+    if config.command is None and known is None:
+        raise ConfigError(f"{what} needs a command; known without one are {', '.join(KNOWN)}")
+    if config.command is None and config.args:
+        raise ConfigError(f"{what}: args need a command before them")
+    for option, value in (("start_timeout_s", config.start_timeout_s), ("silence_s", config.silence_s)):
+        if not 0 < value < float("inf"):
+            raise ConfigError(f"{what}: {option} must be positive and finite, not {value}")
+    argv = known.argv if config.command is None and known is not None else (config.command or "", *config.args)
+    keys = {key: environ[key] for key in (known.pass_env if known is not None else ()) if environ.get(key)}
+    own = {key: filled(what, value, environ) for key, value in config.env.items()}
+    return ExternalAgent(
+        name=name,
+        argv=tuple(filled(what, arg, environ) for arg in argv),
+        env={**command_environment(environ), **keys, **own},
+        cwd=None if config.cwd is None else Path(filled(what, config.cwd, environ)),
+        secrets=(*host.options.secrets, *keys.values(), *own.values()),
+        start_timeout_s=config.start_timeout_s,
+        silence_s=config.silence_s,
+        depth=_depth(environ),
+        approve=_allow if config.permissions == "allow" else reject,
+    )
+
+
+def _depth(environ: Mapping[str, str]) -> int:
+    """How deep this process is itself: it may work as a child of another."""
+    value = environ.get(DEPTH_VARIABLE, "0")
+    if not value.isdecimal():
+        raise ConfigError(f"{DEPTH_VARIABLE} must be a number, not {value!r}")
+    return int(value)
+
+
+def _options(name: str, provider: str, config: ExternalConfig) -> DelegationOptions:
+    tool_name = config.tool_name or f"agent_{name}"
+    if not _TOOL_NAME.match(tool_name):
+        raise ConfigError(f"plugins.acp: agent {name!r}: tool_name has letters, digits, - and _, at most 64")
+    title = KNOWN[name].title if name in KNOWN else name
+    return DelegationOptions(
+        provider=provider,
+        tool_name=tool_name,
+        background=config.background_mode if config.enable_run_in_background else "disabled",
+        options=AgentOptions(),
+        max_depth=config.max_depth,
+        purpose=config.description or f"{title}: an agent program of its own, with its own tools and its own model.",
+    )
+
+
+def _guidance(context: AssemblyContext, names: Collection[str]) -> str:
+    visible = sorted(name for name in names if name in context.tools)
+    if not visible:
+        return ""
+    return (
+        f"These delegate to other agent programs: {', '.join(f'`{name}`' for name in visible)}. They have no tool to "
+        "report with, so all that comes back is the notice with their closing message; in everything else they are "
+        "like other delegations."
+    )

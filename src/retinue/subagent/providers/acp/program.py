@@ -1,0 +1,256 @@
+"""One run of an external agent program: started in a group of its own, spoken to, and ended as a whole.
+
+One task owns it, `run_program`. Whoever uses it asks through `Program.request` and closes it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+from anyio.abc import Process, TaskStatus
+from msgspec import Raw
+
+from retinue.base.diagnostics import Diagnostics, diagnostics
+from retinue.base.groups import end_group, lives, wait_gone
+from retinue.base.json import JSONObject
+from retinue.base.jsonrpc import Answer, Failure, Handler, Peer
+from retinue.errors import ExternalAgentFailed
+
+__all__ = ["Groups", "Launch", "Program", "run_program"]
+
+EOF_GRACE_S, TERM_GRACE_S, KILL_WAIT_S = 6.0, 3.0, 1.0
+"""From the end of its input to SIGTERM, from there to SIGKILL, and to giving up. Source: behaviour AC-18."""
+LAST_WORDS_S = 0.5
+"""How long the output of a program that has ended is still listened to: what it started may hold it open."""
+LEAVE_S = 0.5
+"""How long what a program started may outlive it before it is ended."""
+MAX_LINE_BYTES = 16 * 1024 * 1024
+_AUTH_REQUIRED = -32000
+_READ_BYTES = 65_536
+
+
+class Groups(Protocol):
+    """Knows which groups of processes this process has begun, so that a later one finds what was left of them."""
+
+    @property
+    def mark(self) -> Mapping[str, str]:
+        """What their environment must hold."""
+        ...
+
+    def add(self, pid: int) -> None:
+        """The group is there."""
+        ...
+
+    def remove(self, pid: int) -> None:
+        """The group is gone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a program is started."""
+
+    name: str
+    """Of the agent, for messages."""
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    """All that it sees."""
+    secrets: Iterable[str] = ()
+    """What must not be repeated of what it writes to stderr."""
+    groups: Groups | None = None
+
+
+class Program:
+    """A started program. Made by `run_program`."""
+
+    def __init__(self, name: str, process: Process, pipe: _Pipe, handler: Handler, said: Diagnostics) -> None:
+        self.name = name
+        self.process = process
+        self.peer = Peer(pipe, handler, max_line_bytes=MAX_LINE_BYTES)
+        self.closing = anyio.Event()
+        self.ended = anyio.Event()
+        self._said = said
+
+    async def request(self, method: str, params: JSONObject) -> Raw:
+        """What the program answers. Raises: ExternalAgentFailed if it answers with an error, or ends."""
+        return await self.result(method, self.peer.begin(method, params))
+
+    async def result(self, method: str, answer: Answer) -> Raw:
+        """What the program answers to the request `method`. Raises: as `request`."""
+        try:
+            return await answer.result()
+        except Failure as failure:
+            if self.peer.closed.is_set():
+                await self._wait_exit()
+                raise self.failed(f"{self._ending} before it answered {method}") from failure
+            hint = "; log in with that program itself first" if failure.code == _AUTH_REQUIRED else ""
+            raise self.failed(f"answered {method} with error {failure.code}: {failure.message}{hint}") from failure
+
+    def failed(self, what: str) -> ExternalAgentFailed:
+        """The error that says what the agent did, with the end of what it wrote to stderr."""
+        words = self._said.last_words
+        return ExternalAgentFailed(f"agent {self.name!r} {what}" + (f"; its last words: {words}" if words else ""))
+
+    async def aclose(self) -> None:
+        """The program and everything in its group have ended. Shielded; bounded by the graces."""
+        self.closing.set()
+        with anyio.CancelScope(shield=True):
+            await self.ended.wait()
+
+    async def _wait_exit(self) -> None:
+        with anyio.move_on_after(LAST_WORDS_S):
+            await self.process.wait()
+
+    @property
+    def _ending(self) -> str:
+        match self.process.returncode:
+            case None:
+                return "closed its output"
+            case code if code < 0:
+                return f"was killed by signal {-code}"
+            case code:
+                return f"ended with status {code}"
+
+
+async def run_program(launch: Launch, handler: Handler, *, task_status: TaskStatus[Program]) -> None:
+    """The program ran until it ended or was closed, and nothing of its group is left.
+
+    Raises, before it is started: ExternalAgentFailed if it cannot be. Cancelling ends it like closing, without the
+    grace for its own end.
+    """
+    async with diagnostics(launch.secrets) as said:
+        pipe = _Pipe()
+        try:
+            process = await _open(launch, pipe, said)
+            program = Program(launch.name, process, pipe, handler, said)
+            try:
+                await _serve(program, pipe, task_status)
+            finally:
+                with anyio.move_on_after(TERM_GRACE_S + 2 * KILL_WAIT_S, shield=True):
+                    if lives(process.pid):
+                        await end_group(process.pid, term_s=TERM_GRACE_S, kill_s=KILL_WAIT_S)
+                    await process.wait()
+                if launch.groups is not None:
+                    launch.groups.remove(process.pid)
+                program.ended.set()
+        finally:
+            pipe.close()
+
+
+async def _open(launch: Launch, pipe: _Pipe, said: Diagnostics) -> Process:
+    env = dict(launch.env) if launch.groups is None else {**launch.env, **launch.groups.mark}
+    try:
+        # Shielded: if this were cancelled after the fork, nobody could stop the whole group.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                launch.argv,
+                stdin=pipe.theirs_in,
+                stdout=pipe.theirs_out,
+                stderr=said.file,
+                cwd=launch.cwd,
+                env=env,
+                start_new_session=True,
+            )
+            if launch.groups is not None:
+                launch.groups.add(process.pid)
+            return process
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise ExternalAgentFailed(
+            f"agent {launch.name!r} cannot be started as {launch.argv[0]!r} in {str(launch.cwd)!r}: {error}"
+        ) from error
+    finally:
+        pipe.started()
+    raise AssertionError("a scope that nobody cancels lets its block end")
+
+
+async def _serve(program: Program, pipe: _Pipe, task_status: TaskStatus[Program]) -> None:
+    async def speak() -> None:
+        await program.peer.run()
+        program.closing.set()
+
+    async def watch() -> None:
+        await program.process.wait()
+        with anyio.move_on_after(LAST_WORDS_S):
+            await program.peer.closed.wait()
+        program.closing.set()
+
+    async with anyio.create_task_group() as group:
+        async with anyio.create_task_group() as serving:
+            serving.start_soon(speak)
+            serving.start_soon(watch)
+            task_status.started(program)
+            await program.closing.wait()
+            with anyio.move_on_after(LAST_WORDS_S):
+                await program.peer.flushed()
+            serving.cancel_scope.cancel()
+        pipe.end_input()
+        group.start_soon(pipe.drain)
+        with anyio.move_on_after(EOF_GRACE_S):
+            await program.process.wait()
+            with anyio.move_on_after(LEAVE_S):
+                await wait_gone(program.process.pid)
+        group.cancel_scope.cancel()
+
+
+class _Pipe:
+    """Both standard streams of a program, from our side and, until it is started, from its own.
+
+    They are our own pipes: those of the loop would make the end of the program wait for whoever holds its output.
+    """
+
+    def __init__(self) -> None:
+        self.theirs_in, self._input = os.pipe()
+        self._output, self.theirs_out = os.pipe()
+        self._open = {self.theirs_in, self._input, self._output, self.theirs_out}
+        os.set_blocking(self._input, False)
+        os.set_blocking(self._output, False)
+
+    def started(self) -> None:
+        """Its own ends are the program's alone."""
+        self._close(self.theirs_in)
+        self._close(self.theirs_out)
+
+    def end_input(self) -> None:
+        """The program reads the end of its input. Nobody may be sending."""
+        self._close(self._input)
+
+    def close(self) -> None:
+        """Nothing is open any more."""
+        for fd in tuple(self._open):
+            self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        if fd in self._open:
+            self._open.discard(fd)
+            os.close(fd)
+
+    async def receive(self) -> bytes:
+        """See Pipe."""
+        while True:
+            await anyio.wait_readable(self._output)
+            try:
+                return os.read(self._output, _READ_BYTES)
+            except BlockingIOError:
+                continue
+
+    async def send(self, data: bytes) -> None:
+        """See Pipe."""
+        rest = memoryview(data)
+        while rest:
+            await anyio.wait_writable(self._input)
+            try:
+                rest = rest[os.write(self._input, rest) :]
+            except BlockingIOError:
+                continue
+
+    async def drain(self) -> None:
+        """What the program still writes is thrown away, so that it does not wait for a reader."""
+        while await self.receive():
+            pass
