@@ -1,7 +1,8 @@
 """An agent program for tests: speaks the Agent Client Protocol on its standard streams and does what a prompt says.
 
-The last line of a prompt that begins with `do: ` says what to do, such as `do: say hello` or `do: hang`. What was said to a session is kept in the
-folder that ACP_STATE names, so that another run of the program can take the session up. ACP_MODE makes it rude.
+The last line of a prompt that begins with `do: ` says what to do, such as `do: say hello` or `do: hang`. What was said
+to a session is kept in the folder that ACP_STATE names, so that another run of the program can take the session up.
+ACP_MODE makes it rude.
 """
 
 import json
