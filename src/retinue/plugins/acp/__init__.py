@@ -31,6 +31,7 @@ from retinue.prompt.sections import AssemblyContext, Section
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.subagent.providers.acp.client import PROVIDER, AcpClient
 from retinue.subagent.providers.acp.external import DEPTH_VARIABLE, ExternalAgent, reject
+from retinue.subagent.providers.acp.program import EOF_GRACE_S
 from retinue.subagent.providers.acp.provider import AcpProvider
 from retinue.subagent.tools.subagent import BACKENDS, DelegationOptions, delegation_tool
 
@@ -67,6 +68,8 @@ class ExternalConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Bound of each of its answers until it can be given a prompt."""
     silence_s: float = 3600.0
     """A prompt about which nothing was heard for so long is given up."""
+    end_grace_s: float = EOF_GRACE_S
+    """How long it may take to end when its input has; then it is terminated, and three seconds later killed."""
 
 
 class AcpConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -158,7 +161,8 @@ def _agent(name: str, config: ExternalConfig, host: Host) -> ExternalAgent:
         raise ConfigError(f"{what} needs a command; known without one are {', '.join(KNOWN)}")
     if config.command is None and config.args:
         raise ConfigError(f"{what}: args need a command before them")
-    for option, value in (("start_timeout_s", config.start_timeout_s), ("silence_s", config.silence_s)):
+    for option in ("start_timeout_s", "silence_s", "end_grace_s"):
+        value: float = getattr(config, option)
         if not 0 < value < float("inf"):
             raise ConfigError(f"{what}: {option} must be positive and finite, not {value}")
     argv = known.argv if config.command is None and known is not None else (config.command or "", *config.args)
@@ -172,6 +176,7 @@ def _agent(name: str, config: ExternalConfig, host: Host) -> ExternalAgent:
         secrets=(*host.options.secrets, *keys.values(), *own.values()),
         start_timeout_s=config.start_timeout_s,
         silence_s=config.silence_s,
+        end_grace_s=config.end_grace_s,
         depth=_depth(environ),
         approve=_allow if config.permissions == "allow" else reject,
     )

@@ -101,6 +101,7 @@ class AcpClient:
             env={**known.env, DEPTH_VARIABLE: str(depth + known.depth)},
             secrets=known.secrets,
             groups=self._groups,
+            grace_s=known.end_grace_s,
         )
         return await self._group.start(run_program, launch, handler)
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
+from retinue.subagent.providers.acp.program import EOF_GRACE_S
 
 __all__ = ["DEPTH_VARIABLE", "Approve", "ExternalAgent", "reject"]
 
@@ -40,6 +41,8 @@ class ExternalAgent:
     """Bound of each answer until a prompt can be given."""
     silence_s: float = 3600.0
     """A prompt about which nothing was heard for so long is given up."""
+    end_grace_s: float = EOF_GRACE_S
+    """From the end of its input to SIGTERM."""
     depth: int = 0
     """How many delegations lie between a user and this process."""
     approve: Approve = reject

@@ -22,10 +22,11 @@ from retinue.base.json import JSONObject
 from retinue.base.jsonrpc import Answer, Failure, Handler, Peer
 from retinue.errors import ExternalAgentFailed
 
-__all__ = ["Groups", "Launch", "Program", "run_program"]
+__all__ = ["EOF_GRACE_S", "Groups", "Launch", "Program", "run_program"]
 
 EOF_GRACE_S, TERM_GRACE_S, KILL_WAIT_S = 6.0, 3.0, 1.0
-"""From the end of its input to SIGTERM, from there to SIGKILL, and to giving up. Source: behaviour AC-18."""
+"""From the end of its input to SIGTERM (unless another grace is given), from there to SIGKILL, and to giving up.
+Source: behaviour AC-18."""
 LAST_WORDS_S = 0.5
 """How long the output of a program that has ended is still listened to: what it started may hold it open."""
 LEAVE_S = 0.5
@@ -65,6 +66,8 @@ class Launch:
     secrets: Iterable[str] = ()
     """What must not be repeated of what it writes to stderr."""
     groups: Groups | None = None
+    grace_s: float = EOF_GRACE_S
+    """From the end of its input to SIGTERM."""
 
 
 class Program:
@@ -131,7 +134,7 @@ async def run_program(launch: Launch, handler: Handler, *, task_status: TaskStat
             process = await _open(launch, pipe, said)
             program = Program(launch.name, process, pipe, handler, said)
             try:
-                await _serve(program, pipe, task_status)
+                await _serve(program, pipe, launch.grace_s, task_status)
             finally:
                 with anyio.move_on_after(TERM_GRACE_S + 2 * KILL_WAIT_S, shield=True):
                     if lives(process.pid):
@@ -170,7 +173,7 @@ async def _open(launch: Launch, pipe: _Pipe, said: Diagnostics) -> Process:
     raise AssertionError("a scope that nobody cancels lets its block end")
 
 
-async def _serve(program: Program, pipe: _Pipe, task_status: TaskStatus[Program]) -> None:
+async def _serve(program: Program, pipe: _Pipe, grace_s: float, task_status: TaskStatus[Program]) -> None:
     async def speak() -> None:
         await program.peer.run()
         program.closing.set()
@@ -192,7 +195,7 @@ async def _serve(program: Program, pipe: _Pipe, task_status: TaskStatus[Program]
             serving.cancel_scope.cancel()
         pipe.end_input()
         group.start_soon(pipe.drain)
-        with anyio.move_on_after(EOF_GRACE_S):
+        with anyio.move_on_after(grace_s):
             await program.process.wait()
             with anyio.move_on_after(LEAVE_S):
                 await wait_gone(program.process.pid)
