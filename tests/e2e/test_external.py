@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from retinue.base.groups import lives
 from retinue.session.events import ActivationEnd
 from tests.support.command import Place

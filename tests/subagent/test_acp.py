@@ -362,7 +362,7 @@ async def test_nothing_of_a_child_is_left_when_its_wait_is_cancelled_at_the_star
         root = await start_agent(host)
         async with anyio.create_task_group() as group:
             group.start_soon(continuations(host).start, "acp:ext", order(root, "say hi"))
-            pid = await wait_note(state, "started")
+            await wait_note(state, "started")
             group.cancel_scope.cancel()
         assert await children(host, root.id) == []
-    assert not lives(pid)
+    assert not lives(await wait_note(state, "started"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
 from retinue.session.events import ActivationEnd
-from retinue.testing.providers.world import ANSWER, Check, OpenWorld, World
+from retinue.testing.providers.world import ANSWER, BAD_ENDS, Check, OpenWorld, World
 from retinue.tools.tool import CallKey
 
 __all__ = ["CONTINUABLE_CHECKS"]
@@ -48,7 +48,7 @@ async def the_same_call_starts_a_child_once(open_world: OpenWorld) -> None:
 async def every_way_to_end_settles_with_its_name(open_world: OpenWorld) -> None:
     async with open_world() as world:
         parent = await world.parent()
-        for behaviour, ending in (("truncate", "max-tokens"), ("refuse", "refusal"), ("fail", "error")):
+        for behaviour, ending in BAD_ENDS:
             accepted = await world.continuations.start(world.provider, world.request(parent, behaviour))
             await _quiet(world, parent)
             assert await _settlements(world, parent.id, accepted.child_id) == [ending]

@@ -7,8 +7,7 @@ import anyio
 from retinue.errors import DepthExceeded, UnsupportedCapability
 from retinue.session.events import ToolFilter, TurnEnd, TurnStart
 from retinue.session.folds import descriptor
-from retinue.subagent.outcome import Ending
-from retinue.testing.providers.world import ANSWER, Behaviour, Check, OpenWorld
+from retinue.testing.providers.world import ANSWER, BAD_ENDS, Check, OpenWorld
 from retinue.tools.tool import CallKey
 
 __all__ = ["ONE_SHOT_CHECKS"]
@@ -25,14 +24,9 @@ async def a_run_completes_with_the_words_of_its_child(open_world: OpenWorld) -> 
 
 
 async def every_way_to_end_has_its_name(open_world: OpenWorld) -> None:
-    ways: tuple[tuple[Behaviour, Ending], ...] = (
-        ("truncate", "max-tokens"),
-        ("refuse", "refusal"),
-        ("fail", "error"),
-    )
     async with open_world() as world:
         parent = await world.parent()
-        for behaviour, ending in ways:
+        for behaviour, ending in BAD_ENDS:
             run = await world.providers.start(world.provider, world.request(parent, behaviour))
             outcome = await run.result()
             await run.dispose()
@@ -58,14 +52,14 @@ async def the_same_call_finds_the_same_child_again(open_world: OpenWorld) -> Non
     async with open_world() as world:
         parent = await world.parent()
         request = world.request(parent, "answer", key=CallKey(session_id=parent.id, seq=1, index=0))
-        outcomes = []
-        for _ in range(2):
-            run = await world.providers.start(world.provider, request)
-            outcomes.append((run.id, await run.result()))
-            await run.dispose()
-        assert outcomes[0] == outcomes[1]
-        first = (await world.host.sessions.store.read(outcomes[0][0])).header.seed_length or 0
-        turns = [e for e in await world.events(outcomes[0][0]) if e.seq >= first and type(e.data) is TurnStart]
+        run = await world.providers.start(world.provider, request)
+        came_to = await run.result()
+        await run.dispose()
+        again = await world.providers.start(world.provider, request)
+        assert (again.id, await again.result()) == (run.id, came_to)
+        await again.dispose()
+        first = (await world.host.sessions.store.read(run.id)).header.seed_length or 0
+        turns = [e for e in await world.events(run.id) if e.seq >= first and type(e.data) is TurnStart]
         assert len(turns) == 1, "it worked once"
 
 

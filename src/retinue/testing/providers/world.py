@@ -16,10 +16,11 @@ from retinue.session.events import Event
 from retinue.session.invariants import violations
 from retinue.session.rows import StoredRow
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
+from retinue.subagent.outcome import Ending
 from retinue.subagent.provider import PROVIDERS, Provider, Providers, RunRequest
 from retinue.testing.host import all_sessions, resume_agent, start_agent
 
-__all__ = ["ANSWER", "Behaviour", "Check", "OpenWorld", "World", "passes"]
+__all__ = ["ANSWER", "BAD_ENDS", "Behaviour", "Check", "OpenWorld", "World", "passes"]
 
 ANSWER = "forty-two"
 """What a child says that is told to answer."""
@@ -27,6 +28,9 @@ ANSWER = "forty-two"
 Behaviour: TypeAlias = Literal["answer", "truncate", "refuse", "fail", "hang"]
 """`answer` says ANSWER and completes, `truncate` runs into its token limit, `refuse` declines, `fail` breaks down, and
 `hang` is at work until it is stopped."""
+
+BAD_ENDS: tuple[tuple[Behaviour, Ending], ...] = (("truncate", "max-tokens"), ("refuse", "refusal"), ("fail", "error"))
+"""How what behaves so ends."""
 
 
 class World(Struct, frozen=True, kw_only=True):
