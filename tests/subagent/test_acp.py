@@ -11,10 +11,18 @@ from retinue.agent.agent import Agent
 from retinue.base.groups import lives
 from retinue.base.ids import SessionId
 from retinue.errors import ConfigError, DepthExceeded, ToolFailure, UnsupportedCapability
+from retinue.host.approvals import APPROVALS, Answer, Question
 from retinue.host.host import Host
 from retinue.model.content import text_of
 from retinue.plugins.acp import ExternalConfig
-from retinue.session.events import ActivationEnd, AssistantReply, ExternalPrompt, RequestHeaderChange, ToolReturned
+from retinue.session.events import (
+    ActivationEnd,
+    AssistantReply,
+    ExternalPermission,
+    ExternalPrompt,
+    RequestHeaderChange,
+    ToolReturned,
+)
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.subagent.lifecycle import ExternalCall
 from retinue.subagent.outcome import Outcome
@@ -180,9 +188,64 @@ async def test_the_usage_that_a_program_tells_is_counted(state: Path) -> None:
 # Permission
 
 
-@pytest.mark.parametrize(("permissions", "answer"), [("reject", "no"), ("allow", "yes")])
+@pytest.mark.parametrize(("permissions", "answer"), [("policy", "no"), ("reject", "no"), ("allow", "yes")])
 async def test_what_a_program_asks_for_is_answered_once_each_time(state: Path, permissions: str, answer: str) -> None:
     assert (await outcome(state, "ask", permissions=permissions)).text == answer
+
+
+class Desk:
+    """Somebody who can be asked, and takes their time."""
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+        self.withdrawn_ids: list[str] = []
+        self.came = anyio.Event()
+
+    def asked(self, question: Question) -> None:
+        self.questions.append(question)
+        self.came.set()
+
+    def withdrawn(self, question: Question) -> None:
+        self.withdrawn_ids.append(question.id)
+
+
+async def test_questions_go_to_the_user_where_that_is_the_policy(state: Path) -> None:
+    desk = Desk()
+    async with external(ScriptedModel(text("1"), text("2")), {"ext": program(state)}, child_approvals="route") as host:
+        approvals = host.require(APPROVALS, needed_by="a test")
+        root = await start_agent(host, "Root")
+        with approvals.answered_by(desk):
+            accepted = await continuations(host).start("acp:ext", order(root, "ask"))
+            await desk.came.wait()
+            (question,) = desk.questions
+            assert (question.path, question.about, question.rule) == (("Root", "job"), "Write a file", "acp:ext")
+            assert approvals.answer(question.id, Answer(verb="allow", always=True))
+            await quiet(host, root)
+            await continuations(host).send(root, accepted.child_id, "do: ask")
+            await quiet(host, root)
+        asked = [e.data for e in await log(host, accepted.child_id) if isinstance(e.data, ExternalPermission)]
+        assert [(one.title, one.verb, one.by, one.always) for one in asked] == [
+            ("Write a file", "allow", "user", True),
+            ("Write a file", "allow", "user", False),
+        ]
+        replies = [e.data for e in await log(host, accepted.child_id) if isinstance(e.data, AssistantReply)]
+        assert [reply.message.text for reply in replies] == ["yes", "yes"]
+        assert len(desk.questions) == 1
+
+
+async def test_an_interrupt_withdraws_the_question_at_once(state: Path) -> None:
+    desk = Desk()
+    async with external(ScriptedModel(text("1")), {"ext": program(state)}, child_approvals="route") as host:
+        approvals = host.require(APPROVALS, needed_by="a test")
+        root = await start_agent(host)
+        with approvals.answered_by(desk):
+            accepted = await continuations(host).start("acp:ext", order(root, "ask"))
+            await desk.came.wait()
+            continuations(host).interrupt(accepted.child_id, root)
+            await quiet(host, root)
+        assert desk.withdrawn_ids == [question.id for question in desk.questions]
+        (reply,) = [e.data for e in await log(host, accepted.child_id) if isinstance(e.data, AssistantReply)]
+        assert reply.message.text == "cancelled"
 
 
 async def test_who_may_only_read_cannot_start_a_program(state: Path) -> None:

@@ -4,13 +4,16 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import anyio
 
 from retinue.host.host import Host, HostOptions
 from retinue.model.content import Text
 from retinue.plugins import acp, permissions, report, subagent
 from retinue.session.store import SessionStore
 from retinue.subagent.provider import RunRequest
+from retinue.subagent.standing import ChildApprovals
 from retinue.testing.clock import FakeClock
 from retinue.testing.host import scripted_host
 from retinue.testing.model import ScriptedModel
@@ -37,7 +40,8 @@ async def external(
     home: Path | None = None,
     environ: Mapping[str, str] | None = None,
     preset: permissions.Preset = "workspace-write",
-    on_interrupt: Any = "continue",
+    child_approvals: ChildApprovals = "reject",
+    on_interrupt: Literal["continue", "settle"] = "continue",
     at_rest: bool = True,
     clock: FakeClock | None = None,
 ) -> AsyncGenerator[Host]:
@@ -46,7 +50,7 @@ async def external(
     async with (
         scripted_host(model, store=store, clock=clock, options=options, at_rest=at_rest) as host,
         permissions.plugin(host, permissions.PermissionsConfig(preset=preset)),
-        subagent.plugin(host, subagent.SubagentConfig(background_mode="continuable")),
+        subagent.plugin(host, subagent.SubagentConfig(background_mode="continuable", child_approvals=child_approvals)),
         report.plugin(host, report.ReportConfig()),
         acp.plugin(host, acp.AcpConfig(agents=dict(agents))),
     ):
@@ -72,8 +76,6 @@ def notes(state: Path) -> list[str]:
 
 async def wait_note(state: Path, what: str, count: int = 1) -> int:
     """A program wrote `what` for the `count`-th time; the answer is its process id."""
-    import anyio
-
     while True:
         path = state / "notes"
         lines = path.read_text().splitlines() if path.exists() else []

@@ -12,12 +12,14 @@ from typing import Literal, Protocol, TypeAlias
 import anyio
 from msgspec import Struct
 
+from retinue.agent.agent import Agent
+from retinue.agent.registry import Agents
 from retinue.base.ids import SessionId
 from retinue.base.json import JSONObject
 from retinue.base.scope import Undo
 from retinue.host.host import Seam
 
-__all__ = ["APPROVALS", "Answer", "Answerer", "Approvals", "Policy", "Question"]
+__all__ = ["APPROVALS", "Answer", "Answerer", "Approvals", "Policy", "Question", "path_of"]
 
 Policy: TypeAlias = Literal["reject", "allow"]
 """What becomes of a question where nobody answers."""
@@ -41,6 +43,17 @@ class Question(Struct, frozen=True, kw_only=True):
     """The command, path or host that the call acts on, if that is known."""
     rule: str
     """The rule that asks; granting it silences it for this agent."""
+
+
+def path_of(agents: Agents, agent: Agent) -> tuple[str, ...]:
+    """What `Question.path` holds for that agent, as far up as those above it are here."""
+    path = [agent.label or agent.id]
+    above = agent.session.header.parent_session
+    while above is not None:
+        parent = agents.get(above)
+        path.append((parent.label if parent is not None else "") or above)
+        above = None if parent is None else parent.session.header.parent_session
+    return tuple(reversed(path))
 
 
 class Answer(Struct, frozen=True, kw_only=True):

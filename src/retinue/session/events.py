@@ -30,6 +30,7 @@ __all__ = [
     "EndSeed",
     "ErrorRecord",
     "Event",
+    "ExternalPermission",
     "ExternalPrompt",
     "Opaque",
     "Payload",
@@ -276,6 +277,19 @@ class ExternalPrompt(_Data, frozen=True, kw_only=True):
     """Its id there."""
 
 
+class ExternalPermission(_Data, frozen=True, kw_only=True):
+    """`external/permission`: the program asked whether it may make a call of its own, and what was decided."""
+
+    turn: int
+    step: int
+    title: str
+    """What the program calls it."""
+    verb: Literal["allow", "reject"]
+    by: Literal["user", "policy"]
+    always: bool = False
+    """This child's program is not asked about any more."""
+
+
 class TaskStarted(_Data, frozen=True, kw_only=True):
     """`task/started`: background work of this session began, in this process alone."""
 
@@ -364,6 +378,7 @@ Payload: TypeAlias = (
     | SandboxMode
     | ActivationStart
     | ActivationEnd
+    | ExternalPermission
     | ExternalPrompt
     | TaskStarted
     | TaskEnded
@@ -394,6 +409,7 @@ EVENT_TYPES: dict[str, type[Payload]] = {
     "subagent/activation": ActivationStart,
     "subagent/settled": ActivationEnd,
     "external/prompt": ExternalPrompt,
+    "external/permission": ExternalPermission,
     "task/started": TaskStarted,
     "task/ended": TaskEnded,
     "tool-workflow/start": WorkflowStart,

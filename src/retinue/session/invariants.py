@@ -21,6 +21,7 @@ from retinue.session.events import (
     Descriptor,
     EndSeed,
     Event,
+    ExternalPermission,
     ExternalPrompt,
     RequestContext,
     RequestHeaderChange,
@@ -188,7 +189,7 @@ class _Log:
                     self.report(event, "one-reply", f"step {step.number} has a reply already")
                 if step is not None:
                     step.calls = data.message.calls
-            case ExternalPrompt():
+            case ExternalPrompt() | ExternalPermission():
                 self._in_step(event, data.turn, data.step)
             case ToolStart():
                 self._start_call(event, data)

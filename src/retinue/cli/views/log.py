@@ -14,6 +14,7 @@ from retinue.session.events import (
     Descriptor,
     EndSeed,
     Event,
+    ExternalPermission,
     ExternalPrompt,
     Opaque,
     RequestContext,
@@ -93,6 +94,8 @@ class _View:
                 yield f"child of provider {made.provider!r}, {made.mode}"
             case ExternalPrompt(session=session):
                 yield f"    given to its session {brief(session)}"
+            case ExternalPermission() as asked:
+                yield f"    it asked: {brief(asked.title, _WIDTH)}: {asked.verb} (by {asked.by})"
             case StepEnd() | ToolStart() | RequestHeaderChange():
                 pass
             case Opaque(type=name):

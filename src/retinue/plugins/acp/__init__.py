@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
-from retinue.base.json import JSONObject
 from retinue.errors import ConfigError
 from retinue.host.host import Host
+from retinue.plugins.acp.asking import allow, by_policy
 from retinue.plugins.acp.known import KNOWN
 from retinue.plugins.permissions import PERMISSIONS
 from retinue.plugins.shell.environment import command_environment
@@ -62,8 +62,9 @@ class ExternalConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """As for `subagent`."""
     max_depth: int = 3
     """Greatest depth of such a child, counted over nested Retinues too."""
-    permissions: Literal["reject", "allow"] = "reject"
-    """What becomes of a call for which the program asks permission."""
+    permissions: Literal["policy", "reject", "allow"] = "policy"
+    """What becomes of a call for which the program asks permission. `policy` is what `child_approvals` of `subagent`
+    says: it is rejected, or the question goes to the user."""
     start_timeout_s: float = 60.0
     """Bound of each of its answers until it can be given a prompt."""
     silence_s: float = 3600.0
@@ -146,11 +147,6 @@ async def _without_prompt(agent: Agent) -> None:
         agent.prompt.silence()
 
 
-async def _allow(_agent: Agent, _call: JSONObject) -> bool:
-    """Everything that is asked for is allowed, once each time."""
-    return True
-
-
 def _agent(name: str, config: ExternalConfig, host: Host) -> ExternalAgent:
     what = f"plugins.acp: agent {name!r}"
     environ = host.options.environ
@@ -178,7 +174,7 @@ def _agent(name: str, config: ExternalConfig, host: Host) -> ExternalAgent:
         silence_s=config.silence_s,
         end_grace_s=config.end_grace_s,
         depth=_depth(environ),
-        approve=_allow if config.permissions == "allow" else reject,
+        approve={"policy": by_policy(host), "reject": reject, "allow": allow}[config.permissions],
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from retinue.agent.agent import Agent
 from retinue.base.chain import Next
 from retinue.base.ids import derived_id
-from retinue.host.approvals import Answer, Approvals, Question
+from retinue.host.approvals import Answer, Approvals, Question, path_of
 from retinue.host.host import Host
 from retinue.plugins.permissions.presets import Permissions
 from retinue.plugins.permissions.rules import Acts, Rules, acts_on
@@ -72,7 +72,7 @@ class Gate:
             root=agent.session.root,
             agent=agent.id,
             label=agent.label,
-            path=self._path(agent),
+            path=path_of(self._host.agents, agent),
             tool=request.tool.name,
             arguments=request.arguments,
             about=acts.on,
@@ -80,15 +80,6 @@ class Gate:
         )
         answer = await self._approvals.ask(question, lambda answer: _decide(agent, asked, answer))
         return _decided(asked, answer)
-
-    def _path(self, agent: Agent) -> tuple[str, ...]:
-        path = [agent.label or agent.id]
-        above = agent.session.header.parent_session
-        while above is not None:
-            parent = self._host.agents.get(above)
-            path.append((parent.label if parent is not None else "") or above)
-            above = None if parent is None else parent.session.header.parent_session
-        return tuple(reversed(path))
 
 
 _STOP = ". Do not work around it"

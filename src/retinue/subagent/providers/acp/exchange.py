@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from importlib.metadata import version
 from types import MappingProxyType
@@ -15,9 +16,10 @@ from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.base.json import JSON, JSONObject
 from retinue.base.jsonrpc import INVALID_PARAMS, UNKNOWN_METHOD, Failure
+from retinue.host.approvals import Answer
 from retinue.model.chunks import Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
-from retinue.session.events import ExternalPrompt
+from retinue.session.events import ExternalPermission, ExternalPrompt
 from retinue.subagent.lifecycle import ExternalCall
 from retinue.subagent.providers.acp.external import ExternalAgent
 from retinue.subagent.providers.acp.program import Program
@@ -47,6 +49,7 @@ _FINISH: Mapping[str, FinishReason] = MappingProxyType(
     {"end_turn": "stop", "max_tokens": "length", "refusal": "content-filter"}
 )
 """Source: behaviour AC-17. `cancelled` is an abort, and everything else an error."""
+_NOT_DECIDED: JSONObject = {"outcome": {"outcome": "cancelled"}}
 
 
 async def initialize(program: Program, known: ExternalAgent) -> Capabilities:
@@ -86,6 +89,8 @@ class Exchange:
         """Set while what the program says of that session belongs to the prompt."""
         self._patience = anyio.CancelScope()
         """Ends the wait for the answer; its deadline moves with all that is heard."""
+        self._asking: set[anyio.CancelScope] = set()
+        """Questions of the program that wait for somebody's word."""
         self._fault = ""
         """Why it was ended, if not for silence."""
         self._said_chars = 0
@@ -120,11 +125,9 @@ class Exchange:
 
     async def _log(self, session: str) -> None:
         """The log says that the session gets the prompt, before it does."""
-        turn = self._agent.session.turns.open
-        assert turn is not None
-        assert turn.step is not None
+        turn, step = self._place()
         tx = self._agent.transaction()
-        tx.append(self._agent.session, ExternalPrompt(turn=turn.number, step=turn.step.number, session=session))
+        tx.append(self._agent.session, ExternalPrompt(turn=turn, step=step, session=session))
         await tx.submit().wait()
 
     async def _prompt(self, program: Program, session: str, blocks: list[JSONObject]) -> Prompted:
@@ -134,6 +137,8 @@ class Exchange:
             with anyio.move_on_after(self._known.silence_s) as self._patience:
                 await answer.came.wait()
         except anyio.get_cancelled_exc_class():
+            for scope in tuple(self._asking):
+                scope.cancel()
             program.peer.notify("session/cancel", {"sessionId": session})
             with anyio.move_on_after(CANCEL_GRACE_S, shield=True):
                 await answer.came.wait()
@@ -174,7 +179,7 @@ class Exchange:
     def _updated(self, told: Updated) -> None:
         if self._session is None or told.session_id != self._session:
             return  # what a session tells again while it is loaded is in the log
-        self._patience.deadline = anyio.current_time() + self._known.silence_s
+        self._listen()
         update = told.update
         match update.kind:
             case "agent_message_chunk":
@@ -206,14 +211,49 @@ class Exchange:
 
     async def _decide(self, asked: PermissionRequest) -> JSONObject:
         if asked.session_id != self._session:
-            return {"outcome": {"outcome": "cancelled"}}
-        is_allowed = await self._known.approve(self._agent, asked.tool_call)
-        # Once, and never for always: what a program remembers, nobody here could take back.
-        wanted = ("allow_once",) if is_allowed else ("reject_once", "reject_always")
-        chosen = next((option for kind in wanted for option in asked.options if option.kind == kind), None)
-        if chosen is None:
-            return {"outcome": {"outcome": "cancelled"}}
-        return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
+            return _NOT_DECIDED
+        with anyio.CancelScope() as scope:
+            self._asking.add(scope)
+            self._listen()
+            try:
+                answer = await self._known.approve(self._agent, asked.tool_call)
+                self._log_decision(asked, answer)
+                # Once, and never for always: what a program remembers, nobody here could take back.
+                wanted = ("allow_once",) if answer.verb == "allow" else ("reject_once", "reject_always")
+                chosen = next((option for kind in wanted for option in asked.options if option.kind == kind), None)
+                if chosen is not None:
+                    return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
+            finally:
+                self._asking.discard(scope)
+                self._listen()
+        return _NOT_DECIDED
+
+    def _listen(self) -> None:
+        """Something was heard; while a question is open, nobody expects to hear more."""
+        patience_s = math.inf if self._asking else self._known.silence_s
+        self._patience.deadline = anyio.current_time() + patience_s
+
+    def _log_decision(self, asked: PermissionRequest, answer: Answer) -> None:
+        turn, step = self._place()
+        title = asked.tool_call.get("title")
+        decided = ExternalPermission(
+            turn=turn,
+            step=step,
+            title=title if isinstance(title, str) else "a call",
+            verb=answer.verb,
+            by=answer.by,
+            always=answer.always and answer.verb == "allow",
+        )
+        tx = self._agent.transaction()
+        tx.append(self._agent.session, decided)
+        tx.submit()
+
+    def _place(self) -> tuple[int, int]:
+        """The turn and the step whose request this is."""
+        turn = self._agent.session.turns.open
+        assert turn is not None
+        assert turn.step is not None
+        return turn.number, turn.step.number
 
 
 def _shown(content: JSON) -> str:

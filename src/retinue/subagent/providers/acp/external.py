@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
+from retinue.host.approvals import Answer
 from retinue.subagent.providers.acp.program import EOF_GRACE_S
 
 __all__ = ["DEPTH_VARIABLE", "Approve", "ExternalAgent", "reject"]
@@ -16,13 +17,13 @@ __all__ = ["DEPTH_VARIABLE", "Approve", "ExternalAgent", "reject"]
 DEPTH_VARIABLE = "RETINUE_DELEGATION_DEPTH"
 """Tells a program how many delegations lie between a user and the child for which it works."""
 
-Approve: TypeAlias = Callable[[Agent, JSONObject], Awaitable[bool]]
+Approve: TypeAlias = Callable[[Agent, JSONObject], Awaitable[Answer]]
 """Whether the program may make the call that it describes, on behalf of that child."""
 
 
-async def reject(_agent: Agent, _call: JSONObject) -> bool:
+async def reject(_agent: Agent, _call: JSONObject) -> Answer:
     """Nothing that must be asked for is allowed."""
-    return False
+    return Answer(verb="reject", by="policy")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
