@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from retinue.acp.peer import INVALID_PARAMS, Failure, Peer
 from retinue.base.json import JSON, decode
+from retinue.base.jsonrpc import INVALID_PARAMS, Failure, Peer
 from retinue.testing.host import no_errors
 from retinue.testing.pipes import MemoryPipe, pipe_pair
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from retinue.base.groups import lives
 from retinue.session.events import ActivationEnd
 from tests.support.command import Place
@@ -61,4 +63,63 @@ def test_kill_of_our_process_and_then_of_the_program_settles_once(at: At, tmp_pa
     ends = [event.data for event in place.log(child) if isinstance(event.data, ActivationEnd)]
     assert [end.outcome for end in ends] == ["error"]
     assert "session/load" in (state / "notes").read_text()
+    place.check()
+
+
+def nested(place: Place, url: str) -> None:
+    """The folder's configuration has Retinue itself as an external agent, which finds the same configuration."""
+    model = f"--model, openai-compatible:scripted, --base-url, {url}, --home, {place.home}"
+    (place.folder / "retinue.yaml").write_text(
+        "plugins:\n  acp:\n    agents:\n      retinue:\n"
+        f"        command: {sys.executable}\n        args: [-m, retinue, acp, {model}]\n"
+        f"        env: {{PYTHONPATH: '{os.environ.get('PYTHONPATH', '')}'}}\n"
+    )
+
+
+def hand_down(task: str) -> dict[str, object]:
+    args = {"description": task.lower(), "prompt": f"{task}: look", "run_in_background": False}
+    return {"tool": "agent_retinue", "args": args}
+
+
+@pytest.mark.exploration
+def test_retinue_works_three_levels_deep_below_itself(at: At) -> None:
+    """The fourth level is refused: depth is counted over all the processes."""
+    with scripted_server(
+        session("root", "ROOT", calls(hand_down("FIRST")), says("root: {{re:(1: .*)}}")),
+        session("first", "FIRST", calls(hand_down("SECOND")), says("1: {{re:(2: .*)}}")),
+        session("second", "SECOND", calls(hand_down("THIRD")), says("2: {{re:(3: .*)}}")),
+        session("third", "THIRD", calls(hand_down("FOURTH")), says("3: {{re:(depth 4)}}")),
+    ) as server:
+        place = at(server)
+        nested(place, server.url)
+        done = place.start("run", "ROOT", "--output", "json").done()
+        server.check()
+    assert done.result["output"] == "root: 1: 2: 3: depth 4"
+    place.check()
+
+
+@pytest.mark.exploration
+def test_a_nested_retinue_takes_a_message_after_a_restart_of_both(at: At) -> None:
+    with scripted_server(
+        session(
+            "root",
+            "ROOT",
+            calls({"tool": "agent_retinue", "args": {"description": "kid", "prompt": "KID: look"}}),
+            says("Started."),
+            says("It said it."),
+            calls(
+                {"tool": "send_message", "args": {"subagent_id": "{{re:(agent-[0-9a-f]{24})}}", "message": "and more"}}
+            ),
+            says("Sent."),
+            says("It said more."),
+        ),
+        session("kid", "KID", says("seen"), says("seen more")),
+    ) as server:
+        place = at(server)
+        nested(place, server.url)
+        first = place.start("run", "ROOT", "--output", "json").done()
+        assert first.result["output"] == "It said it."
+        second = place.start("resume", first.result["session_id"], "again", "--output", "json").done()
+        server.check()
+    assert second.result["output"] == "It said more."
     place.check()

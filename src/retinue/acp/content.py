@@ -9,8 +9,8 @@ from typing import assert_never
 import msgspec
 from msgspec import Raw
 
-from retinue.acp.peer import INVALID_PARAMS, Failure
 from retinue.acp.types import AudioBlock, Block, ImageBlock, ResourceBlock, ResourceLink, TextBlock
+from retinue.base.jsonrpc import INVALID_PARAMS, Failure
 from retinue.model.content import Image, InputBlock, Text
 
 __all__ = ["prompt_content"]

@@ -6,9 +6,9 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from retinue.acp.peer import INVALID_PARAMS, Failure
 from retinue.acp.types import ListParams
 from retinue.base.json import JSON, JSONObject
+from retinue.base.jsonrpc import INVALID_PARAMS, Failure
 from retinue.compose.app import App
 from retinue.errors import CorruptSession, SessionNotFound
 from retinue.session.store import SessionSummary

@@ -10,9 +10,9 @@ import anyio
 import msgspec
 from msgspec import Raw
 
-from retinue.acp.peer import Failure, Peer
 from retinue.acp.tree import TreeView
 from retinue.acp.types import PermissionAnswer, PermissionOption
+from retinue.base.jsonrpc import Failure, Peer
 from retinue.host.approvals import Answer, Approvals, Question
 
 __all__ = ["ClientAnswers", "Start"]

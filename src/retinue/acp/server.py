@@ -18,16 +18,6 @@ from anyio.abc import TaskGroup
 from msgspec import Raw, Struct
 
 from retinue import __version__
-from retinue.acp.peer import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    MAX_LINE_BYTES,
-    RESOURCE_NOT_FOUND,
-    UNKNOWN_METHOD,
-    Failure,
-    Peer,
-    Pipe,
-)
 from retinue.acp.types import (
     VERSION,
     AuthenticateParams,
@@ -42,6 +32,16 @@ from retinue.acp.types import (
 )
 from retinue.base.ids import SessionId, new_session_id
 from retinue.base.json import JSON, JSONObject
+from retinue.base.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MAX_LINE_BYTES,
+    RESOURCE_NOT_FOUND,
+    UNKNOWN_METHOD,
+    Failure,
+    Peer,
+    Pipe,
+)
 from retinue.errors import ConfigError, ModelNotConfigured, RetinueError
 
 if TYPE_CHECKING:  # all that is needed to answer `initialize` is imported above

@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from retinue.acp.content import prompt_content
 from retinue.acp.failures import as_failure
-from retinue.acp.peer import INTERNAL, INVALID_PARAMS, Failure
 from retinue.acp.transcript import stop_reason
 from retinue.acp.tree import TreeView
 from retinue.acp.types import SessionInfo, StopReason
@@ -18,6 +17,7 @@ from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.agent.signals import MessageDiscarded
 from retinue.base.ids import SessionId, new_message_id
+from retinue.base.jsonrpc import INTERNAL, INVALID_PARAMS, Failure
 from retinue.base.scope import Undo
 from retinue.compose.app import App
 from retinue.errors import RetinueError, error_record

@@ -11,7 +11,6 @@ from pathlib import Path
 import anyio
 
 from retinue.acp.listing import same_folder
-from retinue.acp.peer import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure, Peer
 from retinue.acp.permission import ClientAnswers, Start
 from retinue.acp.session import OpenSession
 from retinue.acp.tree import TreeView
@@ -19,6 +18,7 @@ from retinue.acp.types import LoadParams, McpServer, NewParams, Update
 from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject
+from retinue.base.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure, Peer
 from retinue.base.scope import Undo
 from retinue.compose.app import App
 from retinue.errors import ConfigError

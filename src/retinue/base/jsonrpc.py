@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from retinue.base.json import JSON, JSONObject, encode
+from retinue.base.json import JSON, encode
 
 __all__ = [
     "AUTH_REQUIRED",
@@ -28,8 +28,10 @@ __all__ = [
     "PARSE_ERROR",
     "RESOURCE_NOT_FOUND",
     "UNKNOWN_METHOD",
+    "Answer",
     "Failure",
     "Handler",
+    "OnCancel",
     "Peer",
     "Pipe",
 ]
@@ -37,7 +39,7 @@ __all__ = [
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 """Source: JSON-RPC 2.0, section 5.1."""
 AUTH_REQUIRED, RESOURCE_NOT_FOUND, CANCELLED = -32000, -32002, -32800
-"""Source: the protocol's `ErrorCode`."""
+"""Source: `ErrorCode` of the Agent Client Protocol, which is spoken over this."""
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is passed over and answered with an error: prompts carry images, but memory has an end."""
@@ -75,6 +77,9 @@ class Failure(Exception):
 Handler: TypeAlias = Callable[[str, Raw, bool], Awaitable[JSON]]
 """Called with the method, its parameters as they came and whether an answer is expected. What it returns is the
 result; it raises Failure. Handlers begin in the order in which their frames came."""
+
+OnCancel: TypeAlias = Callable[[str, Raw], None]
+"""Called with method and parameters of a request that the other side has cancelled, when its handler has ended."""
 
 
 class _Frame(Struct):
@@ -119,9 +124,17 @@ class Answer:
 class Peer:
     """One side of a connection. `run` drives it; the rest may be called from any task meanwhile."""
 
-    def __init__(self, pipe: Pipe, handler: Handler, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+    def __init__(
+        self,
+        pipe: Pipe,
+        handler: Handler,
+        *,
+        on_cancel: OnCancel = lambda _method, _params: None,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
         self._pipe = pipe
         self._handler = handler
+        self._on_cancel = on_cancel
         self._max_line_bytes = max_line_bytes
         self._outbox: deque[bytes] = deque()
         self._backlog_bytes = 0
@@ -135,11 +148,11 @@ class Peer:
 
     # Sending
 
-    def notify(self, method: str, params: JSONObject) -> None:
+    def notify(self, method: str, params: Mapping[str, object]) -> None:
         """The notification is on its way, behind everything given before."""
         self._give({"jsonrpc": "2.0", "method": method, "params": params})
 
-    async def request(self, method: str, params: JSONObject) -> Raw:
+    async def request(self, method: str, params: Mapping[str, object]) -> Raw:
         """What the other side answers. Cancelling tells it. Raises: Failure, also when nobody is there any more."""
         answer = self.begin(method, params)
         try:
@@ -148,7 +161,7 @@ class Peer:
             self.notify(_CANCEL, {"requestId": answer.number})
             raise
 
-    def begin(self, method: str, params: JSONObject) -> Answer:
+    def begin(self, method: str, params: Mapping[str, object]) -> Answer:
         """The request is on its way, behind everything given before; nobody needs to wait for its answer."""
         self._last_id = number = self._last_id + 1
         answer = Answer(number)
@@ -165,7 +178,7 @@ class Peer:
         while (self._outbox or self._backlog_bytes) and not self.closed.is_set():
             await self._written.wait()
 
-    def _give(self, frame: JSONObject | dict[str, object]) -> None:
+    def _give(self, frame: Mapping[str, object]) -> None:
         if self.closed.is_set():
             return
         line = encode(frame) + b"\n"
@@ -210,7 +223,7 @@ class Peer:
         """
         async with anyio.create_task_group() as group:
             group.start_soon(self._write)
-            group.start_soon(self._read, group.start_soon)
+            group.start_soon(self._read, group)
             await self.closed.wait()
             group.cancel_scope.cancel()
 
@@ -221,7 +234,7 @@ class Peer:
             answer.failure = Failure(INTERNAL, "the connection was closed before an answer came")
             answer.came.set()
 
-    async def _read(self, start: Callable[..., object]) -> None:
+    async def _read(self, group: TaskGroup) -> None:
         try:
             lines = _Lines(self._max_line_bytes)
             while data := await self._pipe.receive():
@@ -230,13 +243,13 @@ class Peer:
                         too_long = f"a line is longer than {self._max_line_bytes} bytes"
                         self._fail(_NO_ID, Failure(INVALID_REQUEST, too_long))
                     elif line.strip():
-                        self._take(line, start)
+                        self._take(line, group)
         except OSError:
             pass
         finally:
             self._close()
 
-    def _take(self, line: bytes, start: Callable[..., object]) -> None:
+    def _take(self, line: bytes, group: TaskGroup) -> None:
         try:
             frame = _frame.decode(line)
             id = None if frame.id is UNSET else _id.decode(frame.id)
@@ -244,7 +257,10 @@ class Peer:
             self._fail(_NO_ID, _unreadable(line, error))
             return
         if frame.method is not UNSET:
-            start(self._notified if frame.id is UNSET else partial(self._answer, frame.id, id), frame)
+            if frame.id is UNSET:
+                group.start_soon(self._notified, frame)
+            else:
+                group.start_soon(self._answer, frame.id, id, frame)
         elif frame.id is UNSET or (frame.result is UNSET) == (frame.error is UNSET):
             self._fail(_NO_ID, Failure(INVALID_REQUEST, "a frame is a request, a notification or a response"))
         elif isinstance(id, int) and id in self._asked:
@@ -301,6 +317,7 @@ class Peer:
             finally:
                 if self._answering.get(key) is scope:
                     del self._answering[key]
+        self._on_cancel(frame.method, frame.params)
         self._fail(id, Failure(CANCELLED, "the request was cancelled"))
 
 

@@ -11,10 +11,10 @@ from anyio import Event
 from anyio.abc import TaskGroup
 from msgspec import Raw
 
-from retinue.acp.peer import UNKNOWN_METHOD, Failure, Peer
 from retinue.acp.server import Server
 from retinue.acp.source import Fixed, Route
 from retinue.base.json import JSON, JSONObject, decode
+from retinue.base.jsonrpc import UNKNOWN_METHOD, Failure, Peer
 from retinue.compose.app import App
 from retinue.errors import BadInput, NotFound
 from retinue.subagent.continuation import CONTINUATIONS

@@ -19,7 +19,7 @@ from msgspec import Raw
 from retinue.base.diagnostics import Diagnostics, diagnostics
 from retinue.base.groups import end_group, lives, wait_gone
 from retinue.base.json import JSONObject
-from retinue.base.jsonrpc import Answer, Failure, Handler, Peer
+from retinue.base.jsonrpc import AUTH_REQUIRED, Answer, Failure, Handler, Peer
 from retinue.errors import ExternalAgentFailed
 
 __all__ = ["EOF_GRACE_S", "Groups", "Launch", "Program", "run_program"]
@@ -32,7 +32,6 @@ LAST_WORDS_S = 0.5
 LEAVE_S = 0.5
 """How long what a program started may outlive it before it is ended."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
-_AUTH_REQUIRED = -32000
 _READ_BYTES = 65_536
 
 
@@ -93,7 +92,7 @@ class Program:
             if self.peer.closed.is_set():
                 await self._wait_exit()
                 raise self.failed(f"{self._ending} before it answered {method}") from failure
-            hint = "; log in with that program itself first" if failure.code == _AUTH_REQUIRED else ""
+            hint = "; log in with that program itself first" if failure.code == AUTH_REQUIRED else ""
             raise self.failed(f"answered {method} with error {failure.code}: {failure.message}{hint}") from failure
 
     def failed(self, what: str) -> ExternalAgentFailed:
