@@ -1,4 +1,4 @@
-"""Every frame that the server sends, held against the protocol's own JSON Schema."""
+"""Every frame that we send, as a server or to one, held against the protocol's own JSON Schema."""
 
 import json
 from functools import cache
@@ -49,8 +49,8 @@ def _check(unstable: bool, name: str, value: Any) -> None:
     assert errors == [], f"{name}: {value}"
 
 
-def check_frame(frame: Any, *, unstable: bool) -> None:
-    """The frame is one that an agent may send. `unstable`: its client has announced what is not stable yet."""
+def check_frame(frame: Any, *, unstable: bool, to: str = "client") -> None:
+    """The frame is one that may be sent to a client, or to an agent. `unstable`: what is not stable was announced."""
     assert frame["jsonrpc"] == "2.0"
     kinds = {key for key in ("method", "result", "error") if key in frame}
     assert len(kinds) == 1
@@ -59,7 +59,7 @@ def check_frame(frame: Any, *, unstable: bool) -> None:
         if frame["method"] == "$/cancel_request":
             _check(unstable, "CancelRequestNotification", frame["params"])
             return
-        name = _name("client", frame["method"], "Request" if "id" in frame else "Notification")
+        name = _name(to, frame["method"], "Request" if "id" in frame else "Notification")
         assert name is not None, frame
         _check(unstable, name, frame["params"])
     elif kinds == {"error"}:
@@ -70,8 +70,8 @@ def check_frame(frame: Any, *, unstable: bool) -> None:
         assert set(frame) == {"jsonrpc", "id", "result"}
 
 
-def check_result(method: str, result: Any, *, unstable: bool) -> None:
-    """It is a result of that method."""
-    name = _name("agent", method, "Response")
+def check_result(method: str, result: Any, *, unstable: bool, of: str = "agent") -> None:
+    """It is a result of that method, which an agent or a client answers."""
+    name = _name(of, method, "Response")
     assert name is not None, method
     _check(unstable, name, result)

@@ -99,6 +99,22 @@ def test_retinue_works_three_levels_deep_below_itself(at: At) -> None:
 
 
 @pytest.mark.exploration
+def test_a_nested_retinue_answers_when_everybody_below_it_is_done(at: At) -> None:
+    background = {"tool": "subagent", "args": {"description": "kid", "prompt": "KID: look", "run_in_background": True}}
+    with scripted_server(
+        session("root", "ROOT", calls(hand_down("FIRST")), says("root: {{re:(kid says .*)}}")),
+        session("first", "FIRST", calls(background), says("Started."), says("{{re:(kid says .*)}}")),
+        session("kid", "KID", says("kid says hello")),
+    ) as server:
+        place = at(server)
+        nested(place, server.url)
+        done = place.start("run", "ROOT", "--output", "json").done()
+        server.check()
+    assert done.result["output"] == "root: kid says hello"
+    place.check()
+
+
+@pytest.mark.exploration
 def test_a_nested_retinue_takes_a_message_after_a_restart_of_both(at: At) -> None:
     with scripted_server(
         session(

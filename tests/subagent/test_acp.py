@@ -1,7 +1,9 @@
 """External agents as children: what reaches the program, what comes back, and what its faults cost."""
 
+import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import anyio
@@ -13,7 +15,7 @@ from retinue.base.ids import SessionId
 from retinue.errors import ConfigError, DepthExceeded, ToolFailure, UnsupportedCapability
 from retinue.host.approvals import APPROVALS, Answer, Question
 from retinue.host.host import Host
-from retinue.model.content import text_of
+from retinue.model.content import Text, text_of
 from retinue.plugins.acp import ExternalConfig
 from retinue.session.events import (
     ActivationEnd,
@@ -26,12 +28,14 @@ from retinue.session.events import (
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.subagent.lifecycle import ExternalCall
 from retinue.subagent.outcome import Outcome
+from retinue.subagent.provider import RunRequest
 from retinue.testing.clock import FakeClock
 from retinue.testing.host import resume_agent, start_agent
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import calls, text
+from tests.acp.frames import check_frame, check_result
 from tests.support.delegation import children, log, providers, quiet
-from tests.support.external import delegate, external, notes, order, program, wait_note
+from tests.support.external import AGENT, delegate, external, notes, order, program, wait_note
 from tests.support.stores import store_opener
 
 
@@ -133,6 +137,27 @@ async def test_a_program_sees_no_key_unless_it_is_named(state: Path, tmp_path: P
     )
 
 
+async def test_every_frame_that_a_program_gets_is_one_of_the_protocol(state: Path) -> None:
+    async with external(ScriptedModel(*[text("Noted.")] * 3), {"ext": program(state)}) as host:
+        root = await start_agent(host)
+        child = (await continuations(host).start("acp:ext", order(root, "ask"))).child_id
+        await quiet(host, root)
+        await continuations(host).send(root, child, "do: garbage")
+        await quiet(host, root)
+        await continuations(host).send(root, child, "do: hang")
+        await wait_note(state, "hanging")
+        continuations(host).interrupt(child, root)
+        await quiet(host, root)
+    frames = [json.loads(line) for line in (state / "frames").read_text().splitlines()]
+    for frame in frames:
+        check_frame(frame, unstable=False, to="agent")
+        if "result" in frame:
+            check_result("session/request_permission", frame["result"], unstable=False, of="client")
+    methods = {frame["method"] for frame in frames if "method" in frame}
+    assert methods == {"initialize", "session/new", "session/load", "session/prompt", "session/cancel"}
+    assert any("error" in frame for frame in frames)
+
+
 # What comes back
 
 
@@ -183,6 +208,35 @@ async def test_the_last_words_of_a_program_are_shown_without_secrets(state: Path
 async def test_the_usage_that_a_program_tells_is_counted(state: Path) -> None:
     usage = (await outcome(state, "say hi")).usage
     assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.requests) == (12, 2, 5, 1)
+
+
+# Somebody else's code
+
+
+@pytest.mark.exploration
+async def test_an_agent_on_the_official_sdk_works_waits_and_is_taken_up_again(state: Path) -> None:
+    state.mkdir()
+    agent = ExternalConfig(
+        command=sys.executable,
+        args=(str(AGENT.with_name("acp_sdk_agent.py")),),
+        env={"ACP_STATE": str(state)},
+        permissions="allow",
+    )
+    async with external(ScriptedModel(text("1"), text("2"), text("3")), {"ext": agent}) as host:
+        root = await start_agent(host)
+        request = RunRequest(parent=root, prompt=(Text("one"),))
+        child = (await continuations(host).start("acp:ext", request)).child_id
+        await quiet(host, root)
+        await continuations(host).send(root, child, "wait")
+        await wait_note(state, "waiting")
+        continuations(host).interrupt(child, root)
+        await quiet(host, root)
+        await continuations(host).send(root, child, "three")
+        await quiet(host, root)
+        replies = [e.data.message.text for e in await log(host, child) if isinstance(e.data, AssistantReply)]
+        assert replies == ["y: one", "waiting", "y: three"]
+        assert [end.outcome for end in await settlements(host, child)] == ["completed", "aborted", "completed"]
+    assert (state / "p0").read_text().splitlines() == [str(root.cwd), "one", "wait", "three"]
 
 
 # Permission

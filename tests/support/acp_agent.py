@@ -36,6 +36,8 @@ def receive() -> dict[str, Any]:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             time.sleep(600)
         raise SystemExit(0)
+    with (STATE / "frames").open("a") as file:
+        file.write(line)
     return json.loads(line)
 
 

@@ -104,7 +104,7 @@ class Server:
         """The client has gone, and with it everything that was made for it: roots cancelled, children released.
 
         Cancelled, it leaves all of that to its owner: nothing is closed and every turn stays open. Source: decision
-        0014.
+        0015.
         """
         async with anyio.create_task_group() as self._asking:
             with self._undo:

@@ -26,6 +26,7 @@ from retinue.plugins.mcp.trees import TREE_SERVERS
 from retinue.session.title import brief_title
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.subagent.outcome import accounting_end, turn_diagnostic, turn_ending
+from retinue.subagent.providers.acp.external import DEPTH_VARIABLE
 
 __all__ = ["OpenSession"]
 
@@ -47,6 +48,8 @@ class OpenSession:
         self.is_own = is_own
         self._prompting = False
         self._is_cancelled = False
+        self._patience = anyio.CancelScope()
+        """Ends the wait for those below the root."""
 
     @property
     def id(self) -> SessionId:
@@ -74,6 +77,7 @@ class OpenSession:
             raise Failure(INVALID_PARAMS, f"a prompt is in flight in session {self.id}; wait for its answer, or cancel")
         content = prompt_content(blocks)
         self._prompting, self._is_cancelled = True, False
+        self._patience = anyio.CancelScope()
         try:
             return await self._work(content)
         except RetinueError as error:
@@ -99,6 +103,7 @@ class OpenSession:
             if is_first:
                 self._view.say(self.id, SessionInfo(title=brief_title(text_of(content))))
             await agent.wait_idle()
+            await self._wait_below(agent)
         await agent.environment.sessions.writer.durable()
         if self._is_cancelled or dropped.is_set():
             return "cancelled"
@@ -113,11 +118,23 @@ class OpenSession:
             raise Failure(INTERNAL, turn_diagnostic(end) or "the turn failed", {"code": code})
         return reason
 
+    async def _wait_below(self, agent: Agent) -> None:
+        """Nobody below the root is at work, if this process is itself a child: its client ends it with its answer.
+
+        A cancelled prompt waits for nobody. Source: decision 0016.
+        """
+        continuations = self._app.host.find(CONTINUATIONS)
+        if continuations is None or DEPTH_VARIABLE not in self._app.host.options.environ:
+            return
+        with self._patience:
+            await continuations.wait_quiet(agent)
+
     # Stopping
 
     def cancel(self) -> None:
         """The root ends its turn as soon as it can and forgets what users had queued; its children go on."""
         self._is_cancelled = self._prompting
+        self._patience.cancel()
         self._agent.cancel(Cause("user"))
 
     def cancel_child(self, id: SessionId) -> bool:

@@ -1,7 +1,7 @@
 """The process of `retinue acp`, from its start to its exit code.
 
 A client that goes ends what it has begun, in order. A signal closes nothing: what runs is cut off and goes on when the
-session is loaded again. Source: decisions 0011 and 0014.
+session is loaded again. Source: decisions 0011 and 0015.
 """
 
 from __future__ import annotations

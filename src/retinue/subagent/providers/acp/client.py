@@ -22,6 +22,7 @@ from retinue.subagent.providers.acp.exchange import Exchange, initialize
 from retinue.subagent.providers.acp.external import DEPTH_VARIABLE, ExternalAgent
 from retinue.subagent.providers.acp.program import Groups, Launch, Program, run_program
 from retinue.subagent.providers.acp.wire import Capabilities
+from retinue.subagent.resident import Keyed
 
 __all__ = ["PROVIDER", "AcpClient"]
 
@@ -41,6 +42,7 @@ class AcpClient:
         self._known = known
         self._group = group
         self._groups = groups
+        self._asking = Keyed()
         self._capabilities: dict[str, Capabilities] = {}
 
     def context_window(self, model: str) -> int | None:
@@ -76,15 +78,16 @@ class AcpClient:
 
     async def capabilities(self, name: str, cwd: Path) -> Capabilities:
         """What the agent says it can do; its program is started once to be asked. Raises: ExternalAgentFailed."""
-        found = self._capabilities.get(name)
-        if found is None:
-            known = self._agent(name)
-            program = await self._start(known, _refuse, cwd, depth=0)
-            try:
-                found = self._capabilities[name] = await initialize(program, known)
-            finally:
-                await program.aclose()
-        return found
+        async with self._asking.hold(name):
+            found = self._capabilities.get(name)
+            if found is None:
+                known = self._agent(name)
+                program = await self._start(known, _refuse, cwd, depth=0)
+                try:
+                    found = self._capabilities[name] = await initialize(program, known)
+                finally:
+                    await program.aclose()
+            return found
 
     def _agent(self, name: str) -> ExternalAgent:
         known = self._known.get(name)

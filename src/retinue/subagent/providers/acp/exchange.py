@@ -95,6 +95,7 @@ class Exchange:
         """Why it was ended, if not for silence."""
         self._said_chars = 0
         self._has_text = False
+        self._message_id: str | None = None
         self._is_apart = False
         """Calls came after the last text: what follows begins a paragraph of its own."""
 
@@ -205,8 +206,9 @@ class Exchange:
         if is_thought:
             self._sink(ReasoningDelta(text))
         else:
-            self._sink(TextDelta(f"\n\n{text}" if self._is_apart and self._has_text else text))
-            self._is_apart, self._has_text = False, True
+            is_apart = self._is_apart or update.message_id != self._message_id
+            self._sink(TextDelta(f"\n\n{text}" if is_apart and self._has_text else text))
+            self._is_apart, self._has_text, self._message_id = False, True, update.message_id
         self._said_chars += len(text)
 
     async def _decide(self, asked: PermissionRequest) -> JSONObject:

@@ -91,6 +91,7 @@ class Update(_In, frozen=True):
 
     kind: str = field(name="sessionUpdate")
     content: JSON = None
+    message_id: str | None = None
     tool_call_id: str | None = None
     title: str | None = None
     status: str | None = None
