@@ -24,7 +24,7 @@ from retinue.host.host import Host
 from retinue.plugins.acp.asking import allow, by_policy
 from retinue.plugins.acp.known import KNOWN
 from retinue.plugins.permissions import PERMISSIONS
-from retinue.plugins.shell.environment import command_environment
+from retinue.plugins.shell.environment import command_environment, is_secret_name
 from retinue.plugins.shell.running import Running
 from retinue.plugins.variables import filled
 from retinue.prompt.sections import AssemblyContext, Section
@@ -121,6 +121,8 @@ async def _install(
     stack.enter_context(host.agents.on_setup(_without_prompt))
     names: list[str] = []
     for name, agent in known.items():
+        told = tuple(value for variable, value in agent.env.items() if is_secret_name(variable))
+        stack.enter_context(host.secrets.add(told))
 
         def check(parent: Agent, name: str = name) -> None:
             permissions.check_foreign(parent, f"agent {name}")
