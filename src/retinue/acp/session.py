@@ -121,7 +121,7 @@ class OpenSession:
     async def _wait_below(self, agent: Agent) -> None:
         """Nobody below the root is at work, if this process is itself a child: its client ends it with its answer.
 
-        A cancelled prompt waits for nobody. Source: decision 0017.
+        A cancelled prompt waits for nobody. Source: decision 0018.
         """
         continuations = self._app.host.find(CONTINUATIONS)
         if continuations is None or DEPTH_VARIABLE not in self._app.host.options.environ:

@@ -1,6 +1,6 @@
 """External agents in the place of a model: a request is one prompt to a program that lives for that prompt alone.
 
-So the loop, the log, the mailbox, settlement and recovery are those of every other child. Source: decision 0017.
+So the loop, the log, the mailbox, settlement and recovery are those of every other child. Source: decision 0018.
 """
 
 from __future__ import annotations
