@@ -77,6 +77,10 @@ class Client:
 
     def start(self, method: str, **params: Any) -> int:
         """A request under way; the answer is its id."""
+        return self.begin(method, params)
+
+    def begin(self, method: str, params: Any) -> int:
+        """The same with any parameters."""
         self._last_id += 1
         self._methods[self._last_id] = method
         self.give({"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params})

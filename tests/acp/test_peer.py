@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from retinue.base.json import JSON, decode
-from retinue.base.jsonrpc import INVALID_PARAMS, Failure, Peer
+from retinue.base.jsonrpc import INVALID_PARAMS, MAX_BACKLOG_BYTES, Failure, Peer
 from retinue.testing.host import no_errors
 from retinue.testing.pipes import MemoryPipe, pipe_pair
 
@@ -224,6 +224,35 @@ async def test_the_end_of_the_stream_ends_the_peer_and_what_it_was_doing() -> No
         await other.waiting.wait()
     assert other.peer.closed.is_set()
     assert other.cancelled == []
+
+
+async def test_what_is_answered_at_once_leaves_also_after_the_last_word() -> None:
+    async with peer_and_other() as other:
+        other.pipe.give(b'{"jsonrpc":"2.0","id":1,"method":"echo","params":1}\n')
+        other.pipe.end()
+        assert (await other.next())["result"] == 1
+
+
+async def test_whoever_reads_nothing_is_given_up_before_memory_is_full() -> None:
+    class Stuck:
+        async def receive(self) -> bytes:
+            await anyio.sleep_forever()
+            return b""
+
+        async def send(self, data: bytes) -> None:
+            await anyio.sleep_forever()
+
+    async def handle(method: str, params: Raw, is_request: bool) -> JSON:
+        return None
+
+    peer = Peer(Stuck(), handle)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.run)
+            big = "x" * 1_000_000
+            for _ in range(MAX_BACKLOG_BYTES // 1_000_000 + 2):
+                peer.notify("big", {"text": big})
+    assert peer.closed.is_set()
 
 
 JSON_VALUES = st.recursive(

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 import anyio
+import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -24,6 +25,7 @@ __all__ = [
     "INTERNAL",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
+    "MAX_BACKLOG_BYTES",
     "MAX_LINE_BYTES",
     "PARSE_ERROR",
     "RESOURCE_NOT_FOUND",
@@ -46,6 +48,9 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 MAX_BACKLOG_BYTES = 64 * 1024 * 1024
 """Whoever leaves so much unread has gone."""
+
+_LAST_S = 1.0
+"""How long answers that are ready may take to leave after the other side's last word."""
 
 _CANCEL = "$/cancel_request"
 _NO_ID = Raw(b"null")
@@ -244,6 +249,9 @@ class Peer:
                         self._fail(_NO_ID, Failure(INVALID_REQUEST, too_long))
                     elif line.strip():
                         self._take(line, group)
+            with anyio.move_on_after(_LAST_S):  # whoever has said all may still read what is answered at once
+                await anyio.lowlevel.checkpoint()
+                await self.flushed()
         except OSError:
             pass
         finally:

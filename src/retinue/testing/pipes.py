@@ -14,6 +14,9 @@ class MemoryPipe:
         self._pieces: list[bytes] = []
         self._changed = anyio.Event()
         self._is_ended = False
+        """Nothing more comes."""
+        self._is_unread = False
+        """Nobody reads what is sent."""
         self._other: MemoryPipe | None = None
 
     async def receive(self) -> bytes:
@@ -31,16 +34,23 @@ class MemoryPipe:
     def give(self, data: bytes) -> None:
         """Like `send`, at once."""
         assert self._other is not None
-        if self._is_ended:
+        if self._is_unread:
             raise BrokenPipeError("the other end is closed")
         if data:
             self._other._pieces.append(data)
             self._other._change()
 
+    def end(self) -> None:
+        """This end sends no more, and still receives."""
+        assert self._other is not None
+        self._other._is_ended = True
+        self._other._change()
+
     def close(self) -> None:
         """This end has gone."""
         assert self._other is not None
         self._is_ended = self._other._is_ended = True
+        self._is_unread = self._other._is_unread = True
         self._change()
         self._other._change()
 
