@@ -307,6 +307,26 @@ async def test_a_session_whose_agent_was_ended_elsewhere_comes_back_with_the_nex
         assert await client.prompt(session, "Are you there?") == "end_turn"
 
 
+async def test_a_long_history_does_not_pile_up_and_a_child_is_no_session_to_load(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    many = [calls(call("glob", pattern="*.md")) for _ in range(60)]
+    here: dict[str, Any] = {"run_in_background": False}
+    model.script("", *many, calls(call("subagent", description="C", prompt="P", **here)), text("Done."))
+    model.script("C", text("7"))
+    async with stock(model, tmp_path) as app:
+        async with connected(app) as client:
+            session = await client.new(tmp_path)
+            await client.prompt(session, "Look again and again.")
+            live = client.of(session, "tool_call")
+        async with connected(app) as client:
+            where = {"cwd": str(tmp_path), "mcpServers": []}
+            await client.request("session/load", sessionId=session, **where)
+            assert client.of(session, "tool_call") == live
+            (child,) = await app.host.sessions.store.children(session)  # type: ignore[arg-type]
+            error = await _fails(client, "session/load", sessionId=child.header.id, **where)
+            assert error.code == INVALID_PARAMS
+
+
 async def test_usage_says_how_full_the_context_is(tmp_path: Path) -> None:
     model = ScriptedModel(context_window=1000)
     model.script("", text("Yes."))
@@ -325,3 +345,4 @@ async def test_a_session_that_another_process_drives_is_no_session_here(tmp_path
             with anyio.fail_after(10):
                 error = await _fails(client, "session/load", sessionId=agent.id, cwd=str(tmp_path), mcpServers=[])
             assert error.data == {"code": "SESSION_HELD"}
+            assert client.updates == [], "nothing is told of it"

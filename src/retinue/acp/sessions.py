@@ -108,11 +108,14 @@ class OpenSessions:
         Raises: Failure for a folder that is not its own; SessionNotFound, BadInput, SessionHeld.
         """
         folder, id = _folder(params), SessionId(params.session_id)
-        store, agents = self._app.host.sessions.store, self._app.host.agents
+        sessions, agents = self._app.host.sessions, self._app.host.agents
+        store = sessions.store
         stored = await store.read(id)
         own = stored.header.cwd
         if own is not None and not same_folder(own, folder):
             raise Failure(INVALID_PARAMS, f"session {id!r} works in {own}; load it with that folder")
+        if stored.header.origin is not None:
+            raise Failure(INVALID_PARAMS, f"session {id!r} is a child of {stored.header.parent_session!r}")
         is_here = agents.get(id) is not None
         if not is_here:
             await self._bring_servers(id, params.mcp_servers, folder)
@@ -122,8 +125,9 @@ class OpenSessions:
         is_own = not is_here or (known is not None and known.is_own)
         undo = Undo(lambda: None)
         try:
-            await self._app.host.sessions.writer.committed()
-            view.catch_up(await store.read_tree(id), tell=tell)
+            await sessions.hold(id)  # nothing is told of a tree that another process drives
+            await sessions.writer.committed()
+            await view.catch_up(await store.read_tree(id), tell=tell, flushed=self._peer.flushed)
             if is_own:
                 undo = self._answering(view)
             agent = await self._app.revive(id)
@@ -132,6 +136,7 @@ class OpenSessions:
             self._views.pop(id, None)
             if not is_here:
                 await self._take_servers(id)
+                await sessions.release(id)
             raise
         if known is not None and known.agent is agent:
             known.rejoin(view, undo)

@@ -59,6 +59,7 @@ class Lazy:
         self._opener = opener
         self._wanted = anyio.Event()
         self._tried = anyio.Event()
+        self._closed = anyio.Event()
         self._outcome: App | RetinueError | None = None
 
     def examine(self) -> Route:
@@ -76,15 +77,22 @@ class Lazy:
         return self._outcome
 
     async def keep(self) -> None:
-        """Opens what is asked for, and closes it when cancelled: turns stay open in their logs then."""
-        while True:
+        """Opens what is asked for; over when it is closed again. What is at work then stays open in its log."""
+        while not self._closed.is_set():
             await self._wanted.wait()
+            if self._closed.is_set():
+                return
             try:
                 async with self._opener() as app:
                     self._publish(app)
-                    await anyio.sleep_forever()
+                    await self._closed.wait()
             except RetinueError as error:
                 self._publish(error)
+
+    def close(self) -> None:
+        """`keep` ends as soon as it can, in order. Nobody may ask for anything any more."""
+        self._closed.set()
+        self._wanted.set()
 
     def _publish(self, outcome: App | RetinueError) -> None:
         self._outcome = outcome

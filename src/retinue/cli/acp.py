@@ -58,6 +58,7 @@ def serve(common: Common) -> int:
 
 async def _serve(source: Lazy) -> int:
     signals: list[int] = []
+    serving = anyio.CancelScope()
     async with anyio.create_task_group() as group:
 
         async def listen() -> None:
@@ -74,12 +75,11 @@ async def _serve(source: Lazy) -> int:
 
         group.start_soon(listen)
         async with anyio.create_task_group() as inner:
-            serving = anyio.CancelScope()
             inner.start_soon(source.keep)
             with serving:
                 await Server(StandardStreams(), source).serve()
             if signals:
                 group.start_soon(hasten)
-            inner.cancel_scope.cancel()
+            source.close()
         group.cancel_scope.cancel()
     return 128 + signals[0] if signals else 0

@@ -83,7 +83,7 @@ class Editor:
         if method != "session/update":
             raise Failure(UNKNOWN_METHOD, f"a scenario's client knows no {method}")
         heard = msgspec.json.decode(params, type=_Notification)
-        self._told.update(heard.sessionId, heard.update)
+        self._told.update(heard.session_id, heard.update)
         return None
 
     async def send(self, text: str, mode: Mode) -> None:
@@ -147,6 +147,6 @@ class Editor:
         self.transcript.extend(self._told.new_lines())
 
 
-class _Notification(msgspec.Struct):
-    sessionId: str
+class _Notification(msgspec.Struct, rename="camel"):
+    session_id: str
     update: JSONObject
