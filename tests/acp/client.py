@@ -105,9 +105,9 @@ class Client:
             clientInfo={"name": "tests", "version": "1"},
         )
 
-    async def new(self, cwd: object, **more: Any) -> str:
+    async def new(self, cwd: object, **more: Any) -> SessionId:
         """The id of a new session."""
-        return (await self.request("session/new", cwd=str(cwd), mcpServers=[], **more))["sessionId"]
+        return SessionId((await self.request("session/new", cwd=str(cwd), mcpServers=[], **more))["sessionId"])
 
     def start_prompt(self, session: str, text: str) -> int:
         return self.start("session/prompt", sessionId=session, prompt=[text_block(text)])

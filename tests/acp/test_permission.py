@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from retinue.base.ids import SessionId
 from retinue.session.events import ApprovalAsked, ApprovalDecided
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import call, calls, text
@@ -77,7 +76,7 @@ async def test_every_other_answer_is_a_rejection(tmp_path: Path, result: Any) ->
         _answer(client, await _asked(client), result)
         assert (await client.answer(prompt))["stopReason"] == "end_turn"
         assert not (tmp_path / "a.txt").exists()
-        decided = [e.data.verb for e in await log(app, SessionId(session)) if isinstance(e.data, ApprovalDecided)]
+        decided = [e.data.verb for e in await log(app, session) if isinstance(e.data, ApprovalDecided)]
         assert decided == ["reject"]
 
 
@@ -150,6 +149,6 @@ async def test_a_question_that_nobody_answered_is_asked_the_next_client_under_th
         assert asked["params"]["toolCall"]["toolCallId"] == client.of(session, "tool_call")[0]["toolCallId"]
         _answer(client, asked, _select("allow"))
         await client.wait(lambda: client.said(session) == "written")
-        events = [e.data for e in await log(app, SessionId(session))]
+        events = [e.data for e in await log(app, session)]
         assert len([data for data in events if isinstance(data, ApprovalAsked)]) == 1
         assert json.dumps(client.frames).count("session/request_permission") == 1

@@ -6,6 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
+from retinue.base.ids import SessionId
 from retinue.model.content import Image, Text
 from retinue.plugins.permissions import PERMISSIONS
 from retinue.session.events import UserMessage
@@ -153,9 +154,7 @@ async def test_a_prompt_takes_text_images_and_resources(tmp_path: Path) -> None:
         session = await client.new(tmp_path)
         await client.request("session/prompt", sessionId=session, prompt=prompt)
         (message,) = [
-            e.data
-            for e in await log(app, session)  # type: ignore[arg-type]
-            if isinstance(e.data, UserMessage) and e.data.source.kind == "user"
+            e.data for e in await log(app, session) if isinstance(e.data, UserMessage) and e.data.source.kind == "user"
         ]
     assert message.content == (
         Text("Look:"),
@@ -190,7 +189,7 @@ async def test_a_prompt_that_cannot_be_read_is_refused_and_changes_nothing(tmp_p
 async def test_modes_are_the_permissions_and_a_change_is_told(tmp_path: Path) -> None:
     async with stock(ScriptedModel(), tmp_path) as app, connected(app) as client:
         made = await client.request("session/new", cwd=str(tmp_path), mcpServers=[])
-        session = made["sessionId"]
+        session = SessionId(made["sessionId"])
         assert made["modes"]["currentModeId"] == "workspace-write"
         assert [mode["id"] for mode in made["modes"]["availableModes"]] == [
             "read-only",
@@ -198,7 +197,7 @@ async def test_modes_are_the_permissions_and_a_change_is_told(tmp_path: Path) ->
             "full-access",
         ]
         await client.request("session/set_mode", sessionId=session, modeId="read-only")
-        assert app.host.require(PERMISSIONS, needed_by="a test").preset(session) == "read-only"  # type: ignore[arg-type]
+        assert app.host.require(PERMISSIONS, needed_by="a test").preset(session) == "read-only"
         await client.wait(lambda: client.of(session, "current_mode_update"))
         assert client.of(session, "current_mode_update")[-1]["currentModeId"] == "read-only"
         assert (await _fails(client, "session/set_mode", sessionId=session, modeId="god")).code == INVALID_PARAMS
@@ -322,7 +321,7 @@ async def test_a_long_history_does_not_pile_up_and_a_child_is_no_session_to_load
             where = {"cwd": str(tmp_path), "mcpServers": []}
             await client.request("session/load", sessionId=session, **where)
             assert client.of(session, "tool_call") == live
-            (child,) = await app.host.sessions.store.children(session)  # type: ignore[arg-type]
+            (child,) = await app.host.sessions.store.children(session)
             error = await _fails(client, "session/load", sessionId=child.header.id, **where)
             assert error.code == INVALID_PARAMS
 

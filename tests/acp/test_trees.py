@@ -52,7 +52,7 @@ async def test_a_settlement_outside_a_prompt_is_told_and_nothing_of_the_child_is
             requests = len(model.requests())
         assert app.host.agents.list() == (), "root and child have gone"
         assert await endings(app, child) == ["aborted"]
-        assert len(await notices(app, session)) == 2, "the root will read of it"  # type: ignore[arg-type]
+        assert len(await notices(app, session)) == 2, "the root will read of it"
         assert len(model.requests()) == requests
 
 
@@ -66,7 +66,7 @@ async def test_a_client_that_announces_it_sees_children_before_anything_of_them(
         await client.prompt(session, "Let somebody count.")
         gate.open()
         await client.wait(lambda: "child says 7" in client.said(session))
-        (child,) = await children(app, session)  # type: ignore[arg-type]
+        (child,) = await children(app, session)
         _announced_first(client)
         first = client.of(session, "subagent_update")[0]
         assert first["title"] == "C"
@@ -147,7 +147,7 @@ async def test_a_child_alone_can_be_cancelled_by_those_who_see_it(tmp_path: Path
         session = await client.new(tmp_path)
         await client.prompt(session, "Start.")
         await gate.wait_reached()
-        (child,) = await children(app, session)  # type: ignore[arg-type]
+        (child,) = await children(app, session)
         client.notify("session/cancel", sessionId=child)
         await client.wait(lambda: "it was stopped" in client.said(session))
         states = [u["state"] for u in client.of(session, "subagent_update") if u["sessionId"] == child]
@@ -163,7 +163,7 @@ async def test_a_child_in_the_foreground_can_be_cancelled_and_its_parent_goes_on
         session = await client.new(tmp_path)
         prompt = client.start_prompt(session, "Start.")
         await gate.wait_reached()
-        (child,) = await children(app, session)  # type: ignore[arg-type]
+        (child,) = await children(app, session)
         client.notify("session/cancel", sessionId=child)
         assert (await client.answer(prompt))["stopReason"] == "end_turn"
         assert client.said(session) == "it was stopped"
@@ -178,7 +178,7 @@ async def test_a_loaded_tree_is_told_like_a_live_one(tmp_path: Path) -> None:
         async with connected(app, capabilities=SUBAGENTS) as client:
             session = await client.new(tmp_path)
             await client.prompt(session, "Let somebody count.")
-            for child in await children(app, session):  # type: ignore[arg-type]
+            for child in await children(app, session):
                 await settled(app, child)
             await app.host.agents.roots()[0].wait_idle()
             await app.host.sessions.writer.committed()
@@ -217,7 +217,7 @@ async def test_a_client_that_goes_cancels_its_root_and_releases_children_first(t
                 await outer.wait_reached()
                 await inner.wait_reached(2)
         assert gone == ["G", "C", ""]
-        ends = [e.data for e in await log(app, session) if isinstance(e.data, TurnEnd)]  # type: ignore[arg-type]
+        ends = [e.data for e in await log(app, session) if isinstance(e.data, TurnEnd)]
         assert [(end.reason, end.cause) for end in ends] == [("aborted", "disposed")]
         assert len(model.requests()) == 5
 
@@ -238,7 +238,7 @@ async def test_two_clients_on_one_retinue_do_not_disturb_each_other(tmp_path: Pa
             await gates["two"].wait_reached()
             assert {id for id, _ in first.updates} == {one}
             assert {id for id, _ in second.updates} == {two}
-        (child,) = await children(app, one)  # type: ignore[arg-type]
+        (child,) = await children(app, one)
         assert await endings(app, child) == ["aborted"]
         gates["two"].open()
         await second.wait(lambda: second.said(two) == "started\ndone")
