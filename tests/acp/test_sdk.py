@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
-from acp.schema import ClientCapabilities
+from acp.schema import AllowedOutcome, ClientCapabilities, RequestPermissionResponse
 from anyio import to_thread
 
 from tests.support.command import KEY, Place
@@ -30,6 +30,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.updates: list[Any] = []
+        self.asked: list[str] = []
         self._changed = anyio.Event()
 
     def on_connect(self, conn: Any) -> None:
@@ -39,6 +40,11 @@ class Listener:
         self.updates.append(update)
         self._changed.set()
         self._changed = anyio.Event()
+
+    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
+        self.asked.append(tool_call.title)
+        chosen = next(option.option_id for option in options if option.kind == "allow_once")
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
 
     def said(self, kind: str = "agent_message_chunk") -> str:
         return "".join(u.content.text for u in self.updates if u.session_update == kind)
@@ -50,10 +56,13 @@ def test_the_sdk_goes_through_a_session_cancels_and_loads_it_again(place: Place)
 
 
 async def _go_through(place: Place) -> None:
-    listing = {"tool": "glob", "args": {"pattern": "*"}}
-    scripts = (session("root", "ROOT", calls(listing), says("two boats"), says("x", hold="never"), says("still here")),)
-    with scripted_server(*scripts) as server:
-        arguments = ["-m", "retinue", "acp", "--model", "openai-compatible:scripted", "--base-url", server.url]
+    listing = {"tool": "glob", "args": {"pattern": "*.boat"}}
+    note = {"tool": "write", "args": {"path": "note.txt", "content": "two"}}
+    replies = (calls(listing, note), says("two boats"), says("x", hold="never"), says("still here"))
+    with scripted_server(session("root", "ROOT", *replies)) as server:
+        rules = 'plugins.permissions.rules={ask: ["write"]}'
+        model = ["--model", "openai-compatible:scripted", "--base-url", server.url]
+        arguments = ["-m", "retinue", "acp", *model, "--set", rules]
 
         def started(client: Any) -> Any:
             return spawn_agent_process(
@@ -74,7 +83,12 @@ async def _go_through(place: Place) -> None:
                 assert made.modes.current_mode_id == "workspace-write"
                 assert (await agent.prompt(id, [text_block("ROOT: what is there?")])).stop_reason == "end_turn"
                 assert client.said() == "two boats"
-                assert [u.title for u in client.updates if u.session_update == "tool_call"] == ["glob: *"]
+                assert [u.title for u in client.updates if u.session_update == "tool_call"] == [
+                    "glob: *.boat",
+                    "write: note.txt",
+                ]
+                assert client.asked == ["write: note.txt"]
+                assert (place.folder / "note.txt").read_text() == "two"
                 await agent.set_session_mode(id, "read-only")
 
                 async def stop() -> None:
