@@ -70,6 +70,7 @@ def test_a_working_folder_behind_a_link_is_its_real_folder(caller: StubCaller, t
 def test_version_control_data_is_not_written_by_file_tools(caller: StubCaller) -> None:
     assert "git commands" in _denied(Permissions().check_write, caller, ".git/hooks/pre-commit")
     _denied(Permissions().check_write, caller, "vendor/x/.git/config")
+    _denied(Permissions().check_write, caller, ".GIT/hooks/pre-commit")
     assert Permissions().check_write(caller, ".gitignore")
     assert Permissions("full-access").check_write(caller, ".git/config")
 

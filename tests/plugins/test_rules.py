@@ -189,6 +189,9 @@ def test_a_call_whose_arguments_do_not_say_what_it_acts_on_is_on_the_safe_side()
     assert verdict("bash", {}, deny=("bash(rm*)",)) == "deny"
     assert verdict("bash", {"command": 7}, allow=("bash(rm*)",), otherwise="deny") == "deny"
     assert verdict("web_fetch", {"url": "http://[bad"}, ask=("web_fetch(*.org)",)) == "ask"
+    for host in ("docs.b\u24d0d.org", "docs.b%61d.org"):  # spellings that a client may take for bad.org
+        assert verdict("web_fetch", {"url": f"http://{host}"}, deny=("web_fetch(*.bad.org)",)) == "deny"
+        assert verdict("web_fetch", {"url": f"http://{host}"}, allow=("web_fetch(*)",), otherwise="ask") == "ask"
     assert verdict("read", {"path": "a\0b"}, deny=("read(x)",)) == "deny"
 
 

@@ -137,6 +137,44 @@ async def test_hooks_and_the_configuration_of_git_stay_as_they_are(place: Place)
 
 
 @needs_bubblewrap
+async def test_a_repository_cannot_be_replaced_by_another_one(place: Place) -> None:
+    git = place.project / ".git"
+    git.mkdir()
+    (git / "config").write_text("[core]\n")
+    moved = "mv .git old && cp -r old .git; mkdir -p .git/hooks && echo evil > .git/hooks/pre-commit; echo x > .git/x"
+    await place.box().call("bash", command=f"{moved}; echo evil >> .git/config; rm -rf .git")
+    assert (git / "config").read_text() == "[core]\n"
+    assert not list((git / "hooks").iterdir())
+    shutil.rmtree(git)
+    git.write_text("gitdir: elsewhere")
+    await place.box().call("bash", command="echo gitdir: evil > .git; rm -f .git; mv .git old")
+    assert git.read_text() == "gitdir: elsewhere"
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("name", ["retinue.yaml", "retinue.yml", ".mcp.json"])
+async def test_what_configures_retinue_stays_as_it_is(place: Place, name: str) -> None:
+    (place.project / name).write_text("kept")
+    await place.box().call("bash", command=f"echo evil > {name}; mv {name} old; rm -f {name}; echo evil > {name}")
+    assert (place.project / name).read_text() == "kept"
+    (place.project / name).unlink()
+    text = await place.box().text("bash", command=f"echo evil > {name}; echo fine > other")
+    assert f"no command of an agent may make {place.project / name}" in text
+    assert not (place.project / name).exists()
+    assert (place.project / "other").exists()
+    assert [path.read_text() for path in place.project.glob(f"{name}.*")] == ["evil\n"]
+    await place.box("full-access").call("bash", command=f"echo changed > {name}")
+    assert (place.project / name).read_text() == "changed\n"
+
+
+@needs_bubblewrap
+async def test_no_command_makes_the_file_with_keys_that_the_next_process_reads(place: Place) -> None:
+    (place.project / ".env").unlink()
+    await place.box().call("bash", command="echo OPENAI_BASE_URL=http://evil > .env")
+    assert not (place.project / ".env").exists()
+
+
+@needs_bubblewrap
 async def test_temporary_files_last_for_one_agent_and_are_seen_by_no_other(place: Place) -> None:
     one, other = place.box(session="session-a"), place.box(session="session-b")
     await one.call("bash", command="echo mine > /tmp/note; echo more > $TMPDIR/more")

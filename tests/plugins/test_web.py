@@ -70,6 +70,8 @@ async def test_a_redirect_is_followed_and_named(tmp_path: Path) -> None:
         "http://0.0.0.0:{port}/",
         "http://2130706433:{port}/",
         "http://0x7f.1:{port}/",
+        "http://127\u30020\uff0e0\uff611:{port}/",  # other full stops
+        "http://\uff11\uff12\uff17.0.0.1:{port}/",  # other digits
         "http://10.0.0.1/",
         "http://192.168.1.1/",
         "http://169.254.169.254/latest/meta-data/",
@@ -109,6 +111,8 @@ async def test_a_redirect_to_the_machine_is_refused_like_an_address(tmp_path: Pa
         ("http://user:secret@example.org/", "BAD_ADDRESS"),
         ("http://example.org:99999/", "BAD_ADDRESS"),
         ("http://bad.example.org/", "NOT_ALLOWED"),
+        ("http://\u24d1ad.example.org/", "NOT_ALLOWED"),  # a letter in a circle
+        ("http://bad.example.org\\@example.org/", "BAD_ADDRESS"),
         ("http://other.net/", "NOT_ALLOWED"),
         ("http://notexample.org/", "NOT_ALLOWED"),
     ],

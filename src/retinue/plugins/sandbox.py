@@ -1,9 +1,10 @@
 """Confining commands: each runs where the permission of its agent is a wall of the kernel, not a promise.
 
 Made with bubblewrap where it is installed and works. A confined command sees the file system read-only; under
-`workspace-write` its agent's folder can be written, but not what git would run from there. It has a `/tmp` of its own,
-which lasts as long as the agent and is seen by nobody else, no network unless it is configured, no capability, and no
-process of others. Retinue's home and files with keys are empty for it. When the command ends, all that it started ends.
+`workspace-write` its agent's folder can be written, but not the hooks and the configuration of its repository, and not
+the files that configure Retinue. It has a `/tmp` of its own, which lasts as long as the agent and is seen by nobody
+else, no network unless it is configured, no capability, and no process of others. Retinue's home and files with keys
+are empty for it. When the command ends, all that it started ends.
 
 Without bubblewrap commands run unconfined, and that is said loudly; `required` refuses them instead. `full-access` is
 never confined: that is what it means.
@@ -16,8 +17,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from anyio import to_thread
@@ -28,6 +29,7 @@ from retinue.base.ids import SessionId
 from retinue.errors import ToolFailure
 from retinue.host.host import Host, Seam
 from retinue.plugins.permissions import PERMISSIONS, Preset
+from retinue.plugins.permissions.presets import GOVERNING
 from retinue.tools.tool import Caller
 
 __all__ = ["OPTIONS", "SANDBOX", "Sandbox", "SandboxConfig", "plugin"]
@@ -100,6 +102,21 @@ class Sandbox:
             return None
         return (*await to_thread.run_sync(self._arguments, caller, preset), "--", *argv)
 
+    def watch(self, caller: Caller) -> Callable[[], list[str]]:
+        """Call it before a confined command starts, and what it returns when the command has ended.
+
+        A file that configures Retinue and was not there can be made by a command, since nothing can be mounted where
+        nothing is. Made meanwhile, it has another name afterwards; what is returned says so. Both block for a few stat
+        calls.
+        """
+        names = (*(root / name for root in self._roots(caller) for name in GOVERNING), *self._closed)
+        missing = [path for path in names if not os.path.lexists(path)]
+
+        def set_aside() -> list[str]:
+            return [said for path in missing if (said := _set_aside(path))]
+
+        return set_aside
+
     async def enclose(self, argv: Sequence[str], *, readable: Iterable[Path]) -> tuple[str, ...] | None:
         """The command line that runs `argv` where there is nothing but the programs of the system and the `readable`
         folders, all read-only: no home, no project, no network, no process of others. None without a sandbox.
@@ -155,7 +172,7 @@ class Sandbox:
         if self._config.network:
             arguments += _resolver()
         arguments += ["--bind", str(self._temporary(caller)), "/tmp"]
-        roots = list(dict.fromkeys((cwd, *(root.resolve() for root in self._writable if root.is_dir()))))
+        roots = self._roots(caller)
         closed = [path.resolve() for path in self._closed]
         around = [path for path in closed if any(root.is_relative_to(path) for root in roots)]
         for path in around:
@@ -163,10 +180,14 @@ class Sandbox:
         for root in roots:
             arguments += ["--bind" if preset == "workspace-write" else "--ro-bind", str(root), str(root)]
             if preset == "workspace-write":
-                arguments += _git(root)
+                arguments += _kept(root)
         for path in closed:
             arguments += _hide(path) if path not in around else []
         return [*arguments, "--chdir", str(cwd), "--setenv", "TMPDIR", "/tmp"]
+
+    def _roots(self, caller: Caller) -> list[Path]:
+        writable = (root.resolve() for root in self._writable if root.is_dir())
+        return list(dict.fromkeys((caller.cwd.resolve(), *writable)))
 
     def _temporary(self, caller: Caller) -> Path:
         folder = self._folders.get(caller.id)
@@ -201,11 +222,31 @@ def _programs() -> list[str]:
     return arguments
 
 
-def _git(root: Path) -> list[str]:
-    """What git runs or obeys stays as it is: a hook written here would run unconfined, in the user's hands."""
+def _kept(root: Path) -> list[str]:
+    """What Retinue and git obey stays as it is: it would run unconfined, in the user's hands."""
+    arguments = [part for name in GOVERNING for part in _as_is(root / name)]
     git = root / ".git"
-    kept = [path for path in (git / "hooks", git / "config") if path.exists()]
-    return [part for path in kept for part in ("--ro-bind", str(path), str(path))]
+    if not git.is_dir():
+        return [*arguments, *_as_is(git)]  # in a work tree, a file that says where the repository is
+    # A mount of its own, so that it cannot be moved away and be replaced by a copy.
+    arguments += ["--bind", str(git), str(git), *_as_is(git / "config"), *_as_is(git / "config.worktree")]
+    return [*arguments, *(_as_is(git / "hooks") or ["--tmpfs", str(git / "hooks")])]
+
+
+def _as_is(path: Path) -> list[str]:
+    return ["--ro-bind", str(path), str(path)] if path.exists() else []
+
+
+def _set_aside(path: Path) -> str:
+    if not os.path.lexists(path):
+        return ""
+    aside = path.with_name(f"{path.name}.{os.urandom(3).hex()}")
+    with suppress(OSError):
+        path.rename(aside)
+        said = f"no command of an agent may make {path}; what it made is called {aside.name} now"
+        _log.warning("%s", said)
+        return said
+    return ""
 
 
 def _hide(real: Path) -> list[str]:

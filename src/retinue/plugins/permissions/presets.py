@@ -32,9 +32,12 @@ from retinue.session.transaction import Receipt
 from retinue.subagent.policy import DELEGATION
 from retinue.tools.tool import Caller
 
-__all__ = ["Permissions"]
+__all__ = ["GOVERNING", "Permissions"]
 
 _log = logging.getLogger("retinue")
+
+GOVERNING = ("retinue.yaml", "retinue.yml", ".mcp.json")
+"""Files of a folder that Retinue obeys at its next start: whoever may write them has every permission."""
 
 _MEANING: dict[Preset, str] = {
     "read-only": "you can read and search, and whatever would write a file or run a command is refused.",
@@ -183,8 +186,13 @@ class Permissions:
                 roots = [root.resolve() for root in (caller.cwd, *self._writable)]
                 if not any(real.is_relative_to(root) for root in roots):
                     self._deny(caller, f"writing {real}", f"files may be changed inside {_listed(roots)} only")
-                if any(".git" in real.relative_to(root).parts for root in roots if real.is_relative_to(root)):
+                inner = {
+                    part.lower() for root in roots if real.is_relative_to(root) for part in real.relative_to(root).parts
+                }
+                if ".git" in inner:
                     self._deny(caller, f"writing {real}", "what is in `.git` is changed by git commands only")
+                if real.name.lower() in GOVERNING:
+                    self._deny(caller, f"writing {real}", "it says what agents may do and what is started for them")
                 return real
 
     @property

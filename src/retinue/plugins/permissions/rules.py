@@ -86,12 +86,16 @@ def acts_on(tool: str, arguments: JSONObject, cwd: Path | None) -> Acts:
     return Acts(tool=tool, kind=kind, on=on, cwd=cwd)
 
 
+_HOST = re.compile(r"[a-z0-9._:-]+")
+"""Other letters have several spellings, and a client may know more of them than are known here."""
+
+
 def _host(url: str) -> str | None:
     try:
         host = urlsplit(url.strip()).hostname
     except ValueError:
         return None
-    return host.rstrip(".") if host else None
+    return host.rstrip(".") if host and _HOST.fullmatch(host) else None
 
 
 class Rule(Struct, frozen=True):

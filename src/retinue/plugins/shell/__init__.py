@@ -10,7 +10,7 @@ import math
 import os
 import shutil
 import signal
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -133,7 +133,7 @@ def shell_tools(
         """
         if ctx.caller is None:
             raise ToolFailure("NO_CALLER", "bash needs a calling agent")
-        line = await _permitted((*argv, command), ctx.caller, permissions, sandbox)
+        line, afterwards = await _permitted((*argv, command), ctx.caller, permissions, sandbox)
         if timeout_s > max_timeout_s:
             raise ToolFailure("INVALID_ARGS", f"timeout_s: at most {max_timeout_s:g}, got {timeout_s:g}")
         if run_in_background:
@@ -146,6 +146,7 @@ def shell_tools(
                 tasks=tasks,
                 secrets=secrets,
                 running=running,
+                afterwards=afterwards,
             )
         output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key), secrets)
         try:
@@ -155,6 +156,7 @@ def shell_tools(
                 env=command_environment(os.environ, passed=passed),
                 output=output,
                 running=running,
+                afterwards=afterwards,
             )
         except (OSError, ValueError) as error:
             raise ToolFailure("NOT_STARTED", f"the command could not be started: {error}") from error
@@ -167,15 +169,18 @@ def shell_tools(
 
 async def _permitted(
     argv: tuple[str, ...], caller: Caller, permissions: Permissions, sandbox: Sandbox | None
-) -> tuple[str, ...]:
-    """What to run for the command: confined where something can do that. Raises: ToolFailure if it may not run."""
+) -> tuple[tuple[str, ...], Callable[[], list[str]] | None]:
+    """What to run for the command, confined where something can do that, and what to do when it has ended.
+
+    Raises: ToolFailure if it may not run.
+    """
     preset = permissions.preset(caller.id)
     if sandbox is not None and preset != "full-access":
         confined = await sandbox.confine(argv, caller, preset)
         if confined is not None:
-            return confined
+            return confined, await to_thread.run_sync(sandbox.watch, caller)
     permissions.check_command(caller, why_unconfined="there is no sandbox" if sandbox is None else sandbox.why_not)
-    return argv
+    return argv, None
 
 
 async def _in_background(
@@ -188,6 +193,7 @@ async def _in_background(
     tasks: Tasks | None,
     secrets: Secrets | None,
     running: Running | None,
+    afterwards: Callable[[], list[str]] | None,
 ) -> ToolResult:
     if not isinstance(ctx.caller, Agent):
         raise ToolFailure("NO_CALLER", "only an agent can own a background command")
@@ -201,6 +207,7 @@ async def _in_background(
         path=None if spill is None else spill_path(spill, ctx.key),
         secrets=secrets,
         running=running,
+        afterwards=afterwards,
     )
     ctx.created.append(f"task {started.id}")
     return ToolResult.text(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -64,6 +64,7 @@ async def start_background(
     path: Path | None,
     secrets: Secrets | None = None,
     running: Running | None = None,
+    afterwards: Callable[[], list[str]] | None = None,
 ) -> TaskSnapshot:
     """The command runs as a task of `owner`, whatever becomes of the call that started it.
 
@@ -72,7 +73,9 @@ async def start_background(
     output = _Stream(path, secrets)
 
     async def open(_: Stop) -> CommandRun:
-        return await start_command(tuple(argv), cwd=owner.cwd, env=env, output=output, running=running)
+        return await start_command(
+            tuple(argv), cwd=owner.cwd, env=env, output=output, running=running, afterwards=afterwards
+        )
 
     async def result(run: CommandRun) -> TaskOutcome:
         with anyio.move_on_after(timeout_s) as bound:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -40,10 +40,12 @@ async def start_command(
     env: Mapping[str, str],
     output: OutputBuffer,
     running: Running | None = None,
+    afterwards: Callable[[], list[str]] | None = None,
 ) -> CommandRun:
     """The command runs in a session and process group of its own, without input; both outputs go to `output` in order.
 
-    The caller must `finish` it. Raises: OSError or ValueError if it cannot be started.
+    `afterwards` is called when nothing of it runs any more, and what it returns is said below the output. The caller
+    must `finish` it. Raises: OSError or ValueError if it cannot be started.
     """
     # Our own pipe: the loop's would make the end of the process wait for whoever else holds its output.
     reading, writing = os.pipe()
@@ -52,7 +54,7 @@ async def start_command(
         process = await _open(argv, cwd, env if running is None else {**env, **running.mark}, writing)
         if running is not None:
             running.add(process.pid)
-        return CommandRun(process, reading, output, running)
+        return CommandRun(process, reading, output, running, afterwards)
     except BaseException:
         os.close(reading)
         raise
@@ -78,8 +80,16 @@ async def _open(argv: Sequence[str], cwd: Path, env: Mapping[str, str], writing:
 class CommandRun:
     """A started command. Made by `start_command`."""
 
-    def __init__(self, process: Process, reading: int, output: OutputBuffer, running: Running | None = None) -> None:
+    def __init__(
+        self,
+        process: Process,
+        reading: int,
+        output: OutputBuffer,
+        running: Running | None = None,
+        afterwards: Callable[[], list[str]] | None = None,
+    ) -> None:
         self._running = running
+        self._afterwards = afterwards
         self._process = process
         self._reading = reading
         self._ended = anyio.Event()
@@ -122,6 +132,8 @@ class CommandRun:
             if held and self.output.is_file_due(len(held)):
                 self.output.store(held)
             self.output.add(held)
+            for said in self._afterwards() if self._afterwards is not None else ():
+                self.output.add(f"\n[{said}]\n".encode(errors="surrogateescape"))
             if self._running is not None:
                 self._running.remove(self.pid)
             self.left_others = not self._ended.is_set()

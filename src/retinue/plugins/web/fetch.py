@@ -21,6 +21,7 @@ from retinue.errors import ToolFailure
 
 if TYPE_CHECKING:
     from aiohttp.abc import ResolveResult
+    from yarl import URL
 
 __all__ = ["Fetcher", "Page"]
 
@@ -92,8 +93,7 @@ class Fetcher:
 
     async def _follow(self, session: Any, url: str) -> Page:
         for _ in range(_REDIRECTS + 1):
-            self._check(url)
-            async with session.get(url, allow_redirects=False) as response:
+            async with session.get(self._checked(url), allow_redirects=False) as response:
                 if response.status in (301, 302, 303, 307, 308) and "Location" in response.headers:
                     url = urljoin(url, response.headers["Location"])
                     continue
@@ -118,23 +118,29 @@ class Fetcher:
             text = bytes(data[: self._max_bytes]).decode("utf-8", "replace")
         return Page(url=url, media_type=media_type, text=text, is_cut=is_cut)
 
-    def _check(self, url: str) -> None:
+    def _checked(self, text: str) -> URL:
+        """What is judged is what is connected to: the client's own reading of the address, in which `127。0。0。1` is
+        127.0.0.1 and a host has one spelling."""
+        from yarl import URL
+
         try:
-            parts = urlsplit(url)
-            host = _host(parts.hostname or "")
-            _ = parts.port
+            url = URL(text)
+            host = _host(url.raw_host or "")
+            _ = url.port
         except ValueError as error:
-            raise ToolFailure("BAD_ADDRESS", f"{url!r} is no address: {error}") from error
-        if parts.scheme not in ("http", "https") or not host:
-            raise ToolFailure("BAD_ADDRESS", f"{_shown(url)!r} is no absolute http or https address")
-        if parts.username or parts.password:
-            raise ToolFailure("BAD_ADDRESS", f"{_shown(url)!r}: an address may not hold a user name or password")
-        if any(_is_below(host, denied) for denied in self._denied):
+            raise ToolFailure("BAD_ADDRESS", f"{_shown(text)!r} is no address: {error}") from error
+        if url.scheme not in ("http", "https") or not host:
+            raise ToolFailure("BAD_ADDRESS", f"{_shown(text)!r} is no absolute http or https address")
+        if url.user or url.password:
+            raise ToolFailure("BAD_ADDRESS", f"{_shown(text)!r}: an address may not hold a user name or password")
+        names = (host, _host(url.host or ""))
+        if any(_is_below(name, denied) for denied in self._denied for name in names):
             raise ToolFailure("NOT_ALLOWED", f"the host {host} is denied by the configuration")
-        if self._allowed and not any(_is_below(host, allowed) for allowed in self._allowed):
+        if self._allowed and not any(_is_below(name, allowed) for allowed in self._allowed for name in names):
             raise ToolFailure("NOT_ALLOWED", f"the host {host} is not allowed; allowed are {', '.join(self._allowed)}")
         with suppress(ValueError):  # a name; a literal address is never resolved, so it is judged here
             self._judge(host, str(ipaddress.ip_address(host.split("%")[0])))
+        return url
 
     def _judge(self, host: str, address: str) -> None:
         """Raises: ToolFailure `NOT_ALLOWED` if `address` is not public and `host` may not have such a one."""
