@@ -25,7 +25,7 @@ from retinue.testing.faults import FaultyStore
 from retinue.testing.gate import Gate
 from retinue.testing.host import all_sessions, resume_agent, start_agent
 from retinue.testing.model import ScriptedModel
-from retinue.testing.script import call, calls, hold, text
+from retinue.testing.script import call, calls, hold, optional, text
 from tests.scenarios.small import check_tree, of, small_host
 from tests.scenarios.stock import (
     CONTINUABLE,
@@ -198,6 +198,34 @@ async def test_a_child_that_settled_comes_back_for_a_message_from_the_user(tmp_p
             await anyio.lowlevel.checkpoint()
         await quiet(app, agent)
         assert await endings(app, child) == ["completed", "completed"]
+
+
+async def test_a_run_is_not_over_while_a_grandchild_works_whose_parent_is_at_rest(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    noted = [optional(text("noted"))] * 6
+    model.script("R", calls(call("subagent", description="C", prompt="P")), *noted)
+    model.script("C", calls(call("subagent", description="G", prompt="P")), *noted)
+    model.script("G", text("one"), text("two").hold_after(gate))
+    async with stock(model, tmp_path, *CONTINUABLE) as app, anyio.create_task_group() as group:
+        agent = await app.agent(label="R")
+        await agent.follow_up("go").wait()
+        await quiet(app, agent)
+        child = (await app.host.sessions.store.children(agent.id))[0].header.id
+        grandchild = (await app.host.sessions.store.children(child))[0].header.id
+        await app.send(grandchild, "more")
+        await gate.wait_reached()
+        is_over: list[bool] = []
+
+        async def wait() -> None:
+            await quiet(app, agent)
+            is_over.append(True)
+
+        group.start_soon(wait)
+        await ticks()
+        assert not is_over
+        gate.open()
+    assert is_over
+    assert model.requests("R")[-1].number > 2, "the child was told, and told its parent"
 
 
 async def test_a_stop_of_a_child_that_is_not_here_withdraws_what_was_parked_for_it(tmp_path: Path) -> None:

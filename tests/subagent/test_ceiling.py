@@ -92,8 +92,6 @@ async def test_a_tightening_reaches_a_child_that_comes_back_cold(open_store: Ope
         hosts.append(host)
         await post_message(host.sessions, grandchild, "Look.")
         root = await resume_agent(host, root.id)
-        continuations = host.require(CONTINUATIONS, needed_by="a test")
-        await continuations.recover(root)
-        await continuations.wait_settled(grandchild)
+        await host.require(CONTINUATIONS, needed_by="a test").recover(root)
         await quiet(host, root)
     assert second.requests("G")[1].results[-1] == "I have read-only."

@@ -88,11 +88,15 @@ class Continuations:
         self._roster.stir(None if owner is None else owner.id)
 
     async def wait_quiet(self, agent: Agent) -> None:
-        """The agent is idle, nothing is left that would start it, and nothing that it started is at work."""
+        """The agent is idle, nothing is left that would start it, and nobody below it is at work.
+
+        Somebody may be at work whose parent is at rest: a message from outside reaches any depth.
+        """
         while True:
             changed = self._roster.changed
             await agent.wait_idle()
-            if agent.is_closing or standing(self._supervisor.seen(agent)) == "settled":
+            is_settled = standing(self._supervisor.seen(agent)) == "settled"
+            if agent.is_closing or (is_settled and not self._roster.has_below(agent.id)):
                 return
             await changed.wait()
 

@@ -67,6 +67,10 @@ class Roster:
         residents.sort(key=lambda resident: len(resident.ancestry))
         return residents, [a for a in self._arrivals if id is None or id == a.id or id in a.ancestry]
 
+    def has_below(self, id: SessionId) -> bool:
+        """Somebody below that agent is resident or on its way, whether or not those between are here."""
+        return any(id in one.ancestry for one in (*self._residents.values(), *self._arrivals))
+
     def add(self, resident: Resident) -> None:
         """The child is resident."""
         self._residents[resident.id] = resident
