@@ -206,6 +206,7 @@ async def test_a_run_is_not_over_while_a_grandchild_works_whose_parent_is_at_res
     model.script("R", calls(call("subagent", description="C", prompt="P")), *noted)
     model.script("C", calls(call("subagent", description="G", prompt="P")), *noted)
     model.script("G", text("one"), text("two").hold_after(gate))
+    is_over: list[bool] = []
     async with stock(model, tmp_path, *CONTINUABLE) as app, anyio.create_task_group() as group:
         agent = await app.agent(label="R")
         await agent.follow_up("go").wait()
@@ -214,7 +215,6 @@ async def test_a_run_is_not_over_while_a_grandchild_works_whose_parent_is_at_res
         grandchild = (await app.host.sessions.store.children(child))[0].header.id
         await app.send(grandchild, "more")
         await gate.wait_reached()
-        is_over: list[bool] = []
 
         async def wait() -> None:
             await quiet(app, agent)
