@@ -145,6 +145,8 @@ async def test_a_repository_cannot_be_replaced_by_another_one(place: Place) -> N
     await place.box().call("bash", command=f"{moved}; echo evil >> .git/config; rm -rf .git")
     assert (git / "config").read_text() == "[core]\n"
     assert not list((git / "hooks").iterdir())
+    await place.box().call("bash", command="echo ../evil > .git/commondir")
+    assert not (git / "commondir").exists()
     shutil.rmtree(git)
     git.write_text("gitdir: elsewhere")
     await place.box().call("bash", command="echo gitdir: evil > .git; rm -f .git; mv .git old")

@@ -105,11 +105,12 @@ class Sandbox:
     def watch(self, caller: Caller) -> Callable[[], list[str]]:
         """Call it before a confined command starts, and what it returns when the command has ended.
 
-        A file that configures Retinue and was not there can be made by a command, since nothing can be mounted where
+        A file that configures Retinue or git and was not there can be made by a command, since nothing can be mounted where
         nothing is. Made meanwhile, it has another name afterwards; what is returned says so. Both block for a few stat
         calls.
         """
-        names = (*(root / name for root in self._roots(caller) for name in GOVERNING), *self._closed)
+        obeyed = (*GOVERNING, *(f".git/{name}" for name in _GIT_OBEYS))
+        names = (*(root / name for root in self._roots(caller) for name in obeyed), *self._closed)
         missing = [path for path in names if not os.path.lexists(path)]
 
         def set_aside() -> list[str]:
@@ -222,6 +223,10 @@ def _programs() -> list[str]:
     return arguments
 
 
+_GIT_OBEYS = ("config", "config.worktree", "commondir")
+"""Files of a repository that name programs which git starts, or where else such files are."""
+
+
 def _kept(root: Path) -> list[str]:
     """What Retinue and git obey stays as it is: it would run unconfined, in the user's hands."""
     arguments = [part for name in GOVERNING for part in _as_is(root / name)]
@@ -229,7 +234,7 @@ def _kept(root: Path) -> list[str]:
     if not git.is_dir():
         return [*arguments, *_as_is(git)]  # in a work tree, a file that says where the repository is
     # A mount of its own, so that it cannot be moved away and be replaced by a copy.
-    arguments += ["--bind", str(git), str(git), *_as_is(git / "config"), *_as_is(git / "config.worktree")]
+    arguments += ["--bind", str(git), str(git), *(part for name in _GIT_OBEYS for part in _as_is(git / name))]
     return [*arguments, *(_as_is(git / "hooks") or ["--tmpfs", str(git / "hooks")])]
 
 
