@@ -105,9 +105,9 @@ class Sandbox:
     def watch(self, caller: Caller) -> Callable[[], list[str]]:
         """Call it before a confined command starts, and what it returns when the command has ended.
 
-        A file that configures Retinue or git and was not there can be made by a command, since nothing can be mounted where
-        nothing is. Made meanwhile, it has another name afterwards; what is returned says so. Both block for a few stat
-        calls.
+        A file that configures Retinue or git and was not there can be made by a command, since nothing can be mounted
+        where nothing is. Made meanwhile, it has another name afterwards; what is returned says so. Both block for a few
+        stat calls.
         """
         obeyed = (*GOVERNING, *(f".git/{name}" for name in _GIT_OBEYS))
         names = (*(root / name for root in self._roots(caller) for name in obeyed), *self._closed)
