@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from retinue.testing.scenario.words import changed_words, differences
 from tests.testing.scenario.sets import change, copied, problems
 
@@ -35,6 +37,15 @@ async def test_a_changed_schema_is_found_by_the_name_of_its_tool(tmp_path: Path)
     found = await problems(path)
     assert found.startswith("tool-schemas.expected.json: send_message.parameters.properties.subagent_id.description: ")
     assert "[-" in found
+
+
+@pytest.mark.parametrize("name", ["session.jsonl", "request-header.expected.json", "tool-schemas.expected.json"])
+async def test_an_expected_file_that_a_merge_left_in_conflict_fails_and_says_where(tmp_path: Path, name: str) -> None:
+    path = copied(tmp_path, "subagent-settlement")
+    (path / name).write_text(f"<<<<<<< ours\n{(path / name).read_text()}")
+    found = await problems(path)
+    assert "<<<<<<< ours" in found
+    assert name in found or "session (root), line 1 of what is expected" in found
 
 
 async def test_an_event_more_and_an_event_less_are_named(tmp_path: Path) -> None:

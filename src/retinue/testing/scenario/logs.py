@@ -13,7 +13,7 @@ from retinue.testing.scenario.names import Names
 from retinue.testing.scenario.taken import TakenSession
 from retinue.testing.scenario.words import differences
 
-__all__ = ["compare_logs", "render_log"]
+__all__ = ["compare_logs", "is_json", "render_log"]
 
 
 def render_log(session: TakenSession, names: Names, header: Callable[[RequestHeader], JSONObject]) -> str:
@@ -44,11 +44,24 @@ def _index(event: Event) -> int:
 
 def compare_logs(expected: str, actual: str) -> Iterator[str]:
     """One line for each difference: the number of the event (the session's header is 0), its type, and the words."""
+    for number, line in enumerate(expected.splitlines(), 1):
+        if not line.startswith("{") or not is_json(line):
+            yield f"line {number} of what is expected is no event: {line[:80]}"
+            return
     before, after = _parsed(expected), _parsed(actual)
     keys = [encode(event) for event in before], [encode(event) for event in after]
     for what, i, j, k, m in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         if what != "equal":
             yield from _compare_part(before, (i, j), after, (k, m))
+
+
+def is_json(text: str) -> bool:
+    """False for what a merge left in conflict, say."""
+    try:
+        decode(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _parsed(text: str) -> list[JSONObject]:

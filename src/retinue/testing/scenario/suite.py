@@ -8,7 +8,7 @@ from pathlib import Path
 
 from retinue.base.json import JSON, decode
 from retinue.testing.scenario.folder import Folder, log_number, pin_number
-from retinue.testing.scenario.logs import compare_logs
+from retinue.testing.scenario.logs import compare_logs, is_json
 from retinue.testing.scenario.performance import Performance, perform
 from retinue.testing.scenario.pins import Pin
 from retinue.testing.scenario.steps import PATIENCE_S
@@ -67,7 +67,7 @@ def _compare(name: str, expected: str, actual: str, pin: Pin) -> Iterator[str]:
             return
     if expected == actual:
         return
-    if name.endswith(".json"):
+    if name.endswith(".json") and is_json(expected):
         yield from (f"{name}: {line}" for line in differences(_tools_by_name(expected), _tools_by_name(actual)))
     else:
         yield f"{name}: {changed_words(expected, actual)}"
@@ -77,7 +77,7 @@ def _tools_by_name(text: str) -> JSON:
     """The value of the text; a list of tools by their names, so that each is compared with itself."""
     value = decode(text)
     if isinstance(value, list):
-        return {str(tool["name"]): tool for tool in value if isinstance(tool, dict)}
+        return {str(tool.get("name")): tool for tool in value if isinstance(tool, dict)}
     return value
 
 
