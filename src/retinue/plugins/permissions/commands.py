@@ -15,14 +15,17 @@ _OPERATORS = ";&|\n"
 _HIDING = frozenset("`<>(){}")
 """Unquoted, they substitute, redirect or group."""
 _SPLIT = re.compile(r"[;&|\n()`{}<>\"']+|\$\(")
-_SPLIT_UNQUOTED = re.compile(r"[;&|\n()`{}<>]+")
+_SPLIT_UNQUOTED = re.compile(r"[;&|\n()`{}<>]+|\s-(?:exec|ok)(?:dir)?\s")
+_REDIRECTED = re.compile(r"[<>][&|]?\s*[^\s<>;&|]+\s([^;&|\n()`{}<>]*)")
+"""What follows a redirection may be the command: `>log rm x`."""
 _QUOTES = re.compile(r"[\\\"']")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
 _OPTIONS = 8
 """So many words after `sudo` and the like may be options with their values."""
 _BEFORE = frozenset(
-    {"!", "{", "builtin", "command", "coproc", "do", "doas", "elif", "else", "env", "eval", "exec", "if", "nice"}
-    | {"nohup", "sudo", "then", "time", "timeout", "until", "while", "xargs"}
+    {"!", "{", "builtin", "busybox", "chroot", "chrt", "command", "coproc", "do", "doas", "elif", "else", "env", "eval"}
+    | {"exec", "flock", "if", "ionice", "nice", "nohup", "parallel", "setsid", "stdbuf", "strace", "sudo", "taskset"}
+    | {"then", "time", "timeout", "until", "watch", "while", "xargs"}
 )
 """Words after which another command may stand."""
 
@@ -75,7 +78,8 @@ def plain_parts(command: str) -> tuple[str, ...] | None:
 def all_parts(command: str) -> frozenset[str]:
     """Everything in it that may be a command: also inside quotes and substitutions, behind `sudo` and the like, without
     assignments before it, and by the name of a program alone where it is given by its path."""
-    texts = {command, *_SPLIT.split(command), *_SPLIT_UNQUOTED.split(_QUOTES.sub("", command.replace("\\\n", "")))}
+    unquoted = _QUOTES.sub("", command.replace("\\\n", ""))
+    texts = {command, *_SPLIT.split(command), *_SPLIT_UNQUOTED.split(unquoted), *_REDIRECTED.findall(unquoted)}
     found: set[str] = set()
     for text in map(_spaced, texts):
         for part in (text, *_inner(text)):
