@@ -306,6 +306,7 @@ async def test_a_session_whose_agent_was_ended_elsewhere_comes_back_with_the_nex
         assert await client.prompt(session, "Are you there?") == "end_turn"
 
 
+@pytest.mark.exploration
 async def test_a_long_history_does_not_pile_up_and_a_child_is_no_session_to_load(tmp_path: Path) -> None:
     model = ScriptedModel()
     many = [calls(call("glob", pattern="*.md")) for _ in range(60)]

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from retinue.session.events import TurnEnd
 from tests.support.command import KEY, Place
 from tests.support.scripted_server import ScriptedServer, scripted_server
@@ -90,6 +92,7 @@ def test_no_request_leaves_once_the_token_limit_is_reached(at: At) -> None:
     place.check()
 
 
+@pytest.mark.exploration
 def test_a_limit_that_stops_the_children_of_a_root_that_was_done_is_named(at: At) -> None:
     begin = {"tool": "subagent", "args": {"description": "kid", "prompt": "CHILD", "run_in_background": True}}
     used = {"prompt_tokens": 400, "completion_tokens": 100}

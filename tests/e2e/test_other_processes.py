@@ -126,6 +126,7 @@ def test_an_interrupt_ends_the_turn_of_a_child_and_leaves_its_own_children(at: A
     place.check()
 
 
+@pytest.mark.exploration
 def test_an_interrupted_grandchild_settles_and_its_parent_goes_on(at: At) -> None:
     with scripted_server(
         session("root", "ROOT", calls(start("A")), says("started"), says("told"), says("x") | {"optional": True}),
@@ -174,6 +175,7 @@ def test_a_stop_of_the_root_ends_everything_and_tells_each_parent_once(at: At) -
     place.check()
 
 
+@pytest.mark.exploration
 def test_a_stop_of_a_child_takes_those_below_it_and_its_parent_is_told(at: At) -> None:
     with scripted_server(
         session("root", "ROOT", calls(start("A")), says("started"), says("it was stopped")),
@@ -217,6 +219,7 @@ def test_a_stop_of_a_tree_that_nobody_drives_is_carried_out_without_a_model(at: 
     place.check()
 
 
+@pytest.mark.exploration
 def test_a_stop_of_a_child_that_nobody_drives_leaves_the_rest_of_the_tree_as_it_is(at: At) -> None:
     with scripted_server(
         session("root", "ROOT", calls(start("A")), says("started", hold="never")),
@@ -250,6 +253,7 @@ def test_an_interrupt_that_nobody_could_read_acts_before_the_resumed_turn_does_a
     place.check()
 
 
+@pytest.mark.exploration
 def test_a_message_that_nobody_could_read_is_read_at_the_next_resume(at: At) -> None:
     with scripted_server(session("root", "ROOT", says("first"), says("then {{re:(salmon)}}"))) as server:
         place = at(server)

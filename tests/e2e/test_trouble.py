@@ -107,6 +107,7 @@ def _was_told(place: Place, id: str, name: str) -> bool:
     return any(name.upper() in str(event.data) for event in place.log(id) if event.type == "user/message")
 
 
+@pytest.mark.exploration
 def test_a_run_in_a_home_that_is_damaged_says_so_and_asks_nothing(at: At) -> None:
     with scripted_server(session("root", "ROOT", says("one"))) as server:
         place = at(server)

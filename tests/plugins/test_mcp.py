@@ -166,6 +166,7 @@ async def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
     assert result.code == "TIMEOUT"
 
 
+@pytest.mark.exploration
 async def test_a_silent_server_delays_the_first_request_for_a_while_and_once(tmp_path: Path) -> None:
     servers = {"silent": program("rude", "silent"), "plain": program("plain")}
     async with running(tmp_path, servers, mcp={"start_wait_s": 0.1}) as app:

@@ -150,6 +150,7 @@ async def test_a_pattern_that_backtracks_for_ever_is_stopped(box: ToolBox) -> No
     assert _workers() == set()
 
 
+@pytest.mark.exploration
 async def test_the_loop_stays_free_while_a_pattern_backtracks(box: ToolBox) -> None:
     (box.caller.cwd / "bad.txt").write_text("a" * 60 + "b\n")
     tools = ToolBox(file_tools(Permissions(), search_timeout_s=3), box.caller.cwd)

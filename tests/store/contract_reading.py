@@ -17,6 +17,8 @@ from retinue.session.events import (
     Descriptor,
     EndSeed,
     ErrorRecord,
+    ExternalPermission,
+    ExternalPrompt,
     Opaque,
     Payload,
     RequestContext,
@@ -94,6 +96,8 @@ EVERY_PAYLOAD: list[Payload] = [
     WorkflowEnd(turn=1, step=1, index=0, outcome="failed", detail="why"),
     ActivationStart(1),
     ActivationEnd(epoch=1, outcome="completed", usage=Usage(input_tokens=3, requests=1), parked=2),
+    ExternalPrompt(turn=1, step=1, session="there-1"),
+    ExternalPermission(turn=1, step=1, title="run it", verb="allow", by="user", always=True),
     Opaque("future/thing", {"a": [1, "two", None, True]}),
 ]
 
