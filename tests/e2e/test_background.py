@@ -3,6 +3,8 @@
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.command import Place
 from tests.support.scripted_server import ScriptedServer, scripted_server
 from tests.support.scripts import calls, says, session
@@ -37,6 +39,7 @@ def test_on_finish_stop_ends_the_children_and_lists_them(at: At) -> None:
     assert done.result["abandoned"] == []
 
 
+@pytest.mark.exploration
 def test_what_works_when_the_wait_ends_is_abandoned_and_goes_on_after_resume(at: At) -> None:
     with scripted_server(
         session("root", "ROOT", calls(START), says("started"), says("it said {{re:(yes)}}")),

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.command import Place
 from tests.support.scripted_server import ScriptedServer, scripted_server
 from tests.support.scripts import calls, delegate, says, session
@@ -74,6 +76,7 @@ def test_a_session_that_another_process_drives_is_refused(at: At) -> None:
     place.check()
 
 
+@pytest.mark.exploration
 def test_the_same_key_sends_once(at: At) -> None:
     with scripted_server(session("root", "ROOT", says("one"), says("two"))) as server:
         place = at(server)
@@ -88,6 +91,7 @@ def test_the_same_key_sends_once(at: At) -> None:
     place.check()
 
 
+@pytest.mark.exploration
 def test_resume_without_a_text_leaves_a_completed_session_alone(at: At) -> None:
     with scripted_server(
         session("root", "ROOT", calls(delegate("CHILD")), says("one")), session("child", "CHILD", says("c"))

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.command import Done, Place
 from tests.support.scripted_server import ScriptedServer, scripted_server
 from tests.support.scripts import calls, says, session
@@ -42,6 +44,7 @@ def test_work_under_way_is_in_order_and_work_of_a_killed_process_says_how_to_go_
     assert (after.code, after.out) == (0, "2 sessions in 1 tree: all in order\n")
 
 
+@pytest.mark.exploration
 def test_the_usage_of_a_tree_is_that_of_its_run_by_agent(at: At) -> None:
     used = {"prompt_tokens": 1000, "completion_tokens": 20}
     with scripted_server(

@@ -42,6 +42,7 @@ def test_a_tree_that_was_cut_off_goes_on_in_another_home(at: At) -> None:
         server.check()
 
 
+@pytest.mark.exploration
 def test_a_tree_at_work_is_copied_but_never_pruned(at: At) -> None:
     with scripted_server(session("root", "ROOT", says("mine", hold="go"))) as server:
         place = at(server)

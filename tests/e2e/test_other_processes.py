@@ -196,6 +196,7 @@ def test_a_stop_of_a_child_takes_those_below_it_and_its_parent_is_told(at: At) -
     place.check()
 
 
+@pytest.mark.exploration
 def test_a_stop_of_a_tree_that_nobody_drives_is_carried_out_without_a_model(at: At) -> None:
     with scripted_server(
         session("root", "ROOT", calls(start("A")), says("started", hold="never"), says("again")),
@@ -238,6 +239,7 @@ def test_a_stop_of_a_child_that_nobody_drives_leaves_the_rest_of_the_tree_as_it_
         assert [len(server.of(name)) for name in ("root", "a", "b")] == [2, 2, 1]
 
 
+@pytest.mark.exploration
 def test_an_interrupt_that_nobody_could_read_acts_before_the_resumed_turn_does_anything(at: At) -> None:
     with scripted_server(session("root", "ROOT", says("never", hold="never"), says("went on"))) as server:
         place = at(server)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from retinue.base.ids import SessionId
 from retinue.session.events import StepStart
 from tests.support.command import Place
@@ -43,6 +45,7 @@ def test_every_request_of_a_run_and_of_its_child_is_identical_and_is_what_the_se
     assert (found.code, found.objects[0]["verdict"]) == (0, "identical")
 
 
+@pytest.mark.exploration
 def test_a_request_that_is_being_answered_is_made_again_beside_its_process(at: At) -> None:
     with scripted_server(session("root", "ROOT", says("done", hold="go"))) as server:
         place = at(server)

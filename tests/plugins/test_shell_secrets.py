@@ -108,6 +108,7 @@ def test_what_a_killed_process_left_running_is_ended_and_nothing_else(tmp_path: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="rests on /proc")
+@pytest.mark.exploration
 def test_what_the_leader_of_a_group_left_is_ended_too_but_never_a_group_of_somebody_else(tmp_path: Path) -> None:
     command = "sleep 600 & echo $! > member; while [ ! -e go ]; do sleep 0.01; done"
     owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(tmp_path), command], stdout=subprocess.PIPE)

@@ -162,6 +162,7 @@ async def test_an_error_of_the_script_ends_it_with_its_line(script: str, why: st
 @pytest.mark.parametrize(
     "script", ["while True: pass", "import re\nre.match('(a+)+$', 'a' * 60 + 'b')", "sum(range(10 ** 15))"]
 )
+@pytest.mark.exploration
 async def test_a_script_that_hangs_is_cut_off(script: str, tmp_path: Path) -> None:
     shown = await run(script, tmp_path, None, "plugins.workflow.synchronous_s=0.5")
     assert "it ran for 0.5 s without calling a hook or waiting for one" in shown.text

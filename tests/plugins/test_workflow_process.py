@@ -68,17 +68,35 @@ async def hosting(program: str, folder: Path, *, sandbox: Sandbox | None = None,
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        ("os.close(0); os.close(1); import time; time.sleep(600)", "it closed its connection"),
+        pytest.param(
+            "os.close(0); os.close(1); import time; time.sleep(600)",
+            "it closed its connection",
+            marks=pytest.mark.exploration,
+        ),
         ("sys.exit(3)", "exit code 3"),
         ("os.kill(os.getpid(), 11)", "signal 11"),
         ("os.write(1, b'nonsense\\n')", "it wrote what is no message"),
         ("os.write(1, b'[' * 100000 + b'\\n')", "it wrote what is no message"),
         ("say(op='ready', more=1)", "it wrote what is no message"),
-        ("while True: os.write(1, b'x' * 65536)", "it wrote a line of more than 16 MiB"),
-        ("while True: os.write(2, b'x' * 65536)", "its process did not start"),
-        ("say(op='ready')\nwhile True: say(op='log', text='x')", "it logged more than 1000 lines"),
+        pytest.param(
+            "while True: os.write(1, b'x' * 65536)",
+            "it wrote a line of more than 16 MiB",
+            marks=pytest.mark.exploration,
+        ),
+        pytest.param(
+            "while True: os.write(2, b'x' * 65536)", "its process did not start", marks=pytest.mark.exploration
+        ),
+        pytest.param(
+            "say(op='ready')\nwhile True: say(op='log', text='x')",
+            "it logged more than 1000 lines",
+            marks=pytest.mark.exploration,
+        ),
         ("say(op='ready')\nwhile True: say(op='wait', seen=0)", "it waits for nothing"),
-        ("say(op='ready')\nwhile True: say(op='wait', seen=-1)", "it ran for 1 s without calling a hook"),
+        pytest.param(
+            "say(op='ready')\nwhile True: say(op='wait', seen=-1)",
+            "it ran for 1 s without calling a hook",
+            marks=pytest.mark.exploration,
+        ),
         ("say(op='ready'); say(op='ready')", "its process began twice"),
         ("say(op='ready')\nwhile True: pass", "it ran for 1 s without calling a hook"),
         ("say(op='done', value=1)", "did not say that it is ready"),
