@@ -52,7 +52,7 @@ class Place:
             f"(sleep 0.1; echo x > {out}/j) &",
             f"setsid sh -c 'sleep 0.1; echo x > {out}/k' &",
             f"ln -s {out} way; echo x > way/l",
-            f"HOME={out}; cd; echo x > m",
+            f"HOME={out}; cd && echo x > m",
             f"mv kept.txt {out}/n; cp -r . {out}/o",
             "cat .env",
             f"rm -rf {out}/kept {out}",
