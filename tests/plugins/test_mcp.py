@@ -227,6 +227,15 @@ async def test_a_liar_is_held_to_what_can_be_used(tmp_path: Path, caplog: pytest
     assert "huge" in caplog.text
 
 
+async def test_what_a_server_says_about_its_tools_holds_no_secret_either(tmp_path: Path) -> None:
+    server = program("rude", "teller", env={"TOKEN": "secret-token-1"})
+    async with running(tmp_path, {"teller": server}) as app:
+        await app.agent()
+        spec = app.host.tools.view["mcp__teller__tell"].spec
+    assert spec.description == "Uses [secret]."
+    assert "secret-token-1" not in str(spec.parameters)
+
+
 async def test_noise_on_both_streams_is_read_away(tmp_path: Path) -> None:
     async with running(tmp_path, {"noise": program("rude", "noise")}) as app:
         assert words(await ask(app, "mcp__noise__good")) == "ok"

@@ -172,6 +172,7 @@ actions = st.one_of(
 )
 
 
+@pytest.mark.timeout(900 if IS_LONG else 60)
 @settings(
     max_examples=2000 if IS_LONG else 40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],

@@ -1,6 +1,7 @@
 """A server for tests that breaks the protocol in the way that its argument names. Made by hand: no SDK would do it."""
 
 import json
+import os
 import sys
 import time
 
@@ -16,6 +17,16 @@ TOOLS = {
         {"name": "a" * 100, "inputSchema": {"type": "object"}},
         {"name": "a.b", "inputSchema": {"type": "object"}},
         {"name": "a/b", "inputSchema": {"type": "object"}},
+    ],
+    "teller": [
+        {
+            "name": "tell",
+            "description": f"Uses {os.environ.get('TOKEN')}.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {"a": {"type": "string", "default": os.environ.get("TOKEN")}},
+            },
+        }
     ],
     "many": [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(1000)],
 }

@@ -92,7 +92,7 @@ async def _configured(host: Host, config: MCPConfig, servers: Mapping[str, Serve
                     stack.enter_context(host.tools.add(readers.pop()))
 
         for connection in connections.values():
-            tools = ServerTools(host.tools.add, connection, permissions)
+            tools = ServerTools(host.tools.add, connection, permissions, host.secrets)
             connection.on_change(tools.update)
             connection.on_change(offer_resources)
             stack.callback(tools.clear)

@@ -17,6 +17,7 @@ from retinue.errors import BadInput, RetinueError
 from retinue.plugins.mcp.connection import Connection, Offer
 from retinue.plugins.permissions import Permissions
 from retinue.tools.function import schema_tool
+from retinue.tools.secrets import Secrets
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 __all__ = ["ServerTools", "tool_names"]
@@ -33,8 +34,11 @@ _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 class ServerTools:
     """What one server offers, as tools of one scope."""
 
-    def __init__(self, add: Callable[[Tool], Undo], connection: Connection, permissions: Permissions) -> None:
-        """`add` registers a tool in the scope."""
+    def __init__(
+        self, add: Callable[[Tool], Undo], connection: Connection, permissions: Permissions, secrets: Secrets
+    ) -> None:
+        """`add` registers a tool in the scope; `secrets` are taken out of what the server says about its tools."""
+        self._secrets = secrets
         self._add = add
         self._connection = connection
         self._permissions = permissions
@@ -86,11 +90,14 @@ class ServerTools:
                 permissions.check_foreign(ctx.caller, name)
             return await connection.call(offer.name, arguments)
 
-        words = " ".join(offer.description.split("\0")).strip() or f"The tool {offer.name} of {connection.name}."
+        words = (
+            self._secrets.mask(" ".join(offer.description.split("\0"))).strip()
+            or f"The tool {offer.name} of {connection.name}."
+        )
         return schema_tool(
             name=name,
             description=words if len(words) <= _MAX_DESCRIPTION else words[: _MAX_DESCRIPTION - 1] + "…",
-            parameters=offer.parameters,
+            parameters={key: self._secrets.mask_json(value) for key, value in offer.parameters.items()},
             body=body,
             safe=is_read_only,
         )

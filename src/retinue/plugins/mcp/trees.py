@@ -79,7 +79,7 @@ class TreeServers:
                 await connection.started.wait()
         for connection in connections:
             permissions = self._host.require(PERMISSIONS, needed_by="mcp")
-            tools = ServerTools(agent.tools.offer, connection, permissions)
+            tools = ServerTools(agent.tools.offer, connection, permissions, self._host.secrets)
             tools.update()
             agent.scope.callback(connection.on_change(tools.update))
 
