@@ -66,12 +66,13 @@ def test_a_signal_closes_nothing_and_resume_goes_on_in_every_open_turn(at: At, n
 
 def test_a_command_that_a_signal_cuts_off_is_gone_and_its_outcome_unknown(at: At) -> None:
     mark = os.urandom(8).hex()
-    command = {"tool": "bash", "args": {"command": f"bash -c 'echo > pid; sleep 600; touch done' {mark}"}}
+    command = {"tool": "bash", "args": {"command": f"bash -c 'echo > pid; sleep 600; touch done; :' {mark}"}}
     with scripted_server(session("root", "ROOT", calls(command), says("I look again"))) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "jsonl")
         root = running.line().removeprefix("session ")
         _wait_for(place.folder / "pid")
+        assert runs(mark)
         running.signal(signal.SIGINT)
         done = running.done()
         assert (done.code, done.result["outcome"]) == (130, "aborted")
@@ -89,13 +90,14 @@ def test_a_command_that_a_signal_cuts_off_is_gone_and_its_outcome_unknown(at: At
 
 def test_the_owner_of_a_command_in_the_background_is_told_that_it_ended_with_the_process(at: At) -> None:
     mark = os.urandom(8).hex()
-    words = f"bash -c 'echo > pid; sleep 600' {mark}"
+    words = f"bash -c 'echo > pid; sleep 600; :' {mark}"
     command = {"tool": "bash", "args": {"command": words, "run_in_background": True}}
     with scripted_server(session("root", "ROOT", calls(command), says("it runs"), says("so it ended"))) as server:
         place = at(server)
         running = place.start("run", "ROOT", "--output", "json")
         root = running.line().removeprefix("session ")
         _wait_for(place.folder / "pid")
+        assert runs(mark)
         _until(lambda: _count(place, root, "turn/end") == 1)
         running.signal(signal.SIGTERM)
         done = running.done()

@@ -49,7 +49,9 @@ async def test_a_killed_background_command_is_gone_with_its_whole_group(tmp_path
     model = ScriptedModel()
     model.script(
         "R",
-        calls(call("bash", command=f"bash -c 'sleep 1000' {tmp_path}/mark & echo > pid; wait", run_in_background=True)),
+        calls(
+            call("bash", command=f"bash -c 'sleep 1000; :' {tmp_path}/mark & echo > pid; wait", run_in_background=True)
+        ),
         calls(call("bash", command="until [ -s pid ]; do :; done; cat pid")),
         calls(call("task_kill", task_id="bash-1", reason="not needed")),
         calls(call("task_output", task_id="bash-1", wait=True)),
@@ -67,7 +69,7 @@ async def test_the_end_of_its_agent_ends_a_background_command(tmp_path: Path) ->
     model = ScriptedModel()
     model.script(
         "R",
-        calls(call("bash", command=f"bash -c 'echo > pid; sleep 1000' {tmp_path}/mark", run_in_background=True)),
+        calls(call("bash", command=f"bash -c 'echo > pid; sleep 1000; :' {tmp_path}/mark", run_in_background=True)),
         calls(call("bash", command="until [ -s pid ]; do :; done")),
         text("left it running"),
     )
