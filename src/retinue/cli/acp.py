@@ -16,7 +16,7 @@ from retinue.acp.server import Server
 from retinue.acp.source import Lazy, Route
 from retinue.acp.stdio import StandardStreams
 from retinue.cli.options import Common
-from retinue.cli.signalled import ending_signals
+from retinue.cli.signalled import until_signalled
 from retinue.compose.dotenv import with_dotenv
 
 if TYPE_CHECKING:
@@ -57,29 +57,9 @@ def serve(common: Common) -> int:
 
 
 async def _serve(source: Lazy) -> int:
-    signals: list[int] = []
-    serving = anyio.CancelScope()
-    async with anyio.create_task_group() as group:
-
-        async def listen() -> None:
-            with anyio.open_signal_receiver(*ending_signals()) as received:
-                async for number in received:
-                    if signals:
-                        os._exit(128 + number)
-                    signals.append(number)
-                    serving.cancel()
-
-        async def hasten() -> None:
-            await anyio.sleep(GRACE_S)
-            os._exit(128 + signals[0])
-
-        group.start_soon(listen)
-        async with anyio.create_task_group() as inner:
-            inner.start_soon(source.keep)
-            with serving:
-                await Server(StandardStreams(), source).serve()
-            if signals:
-                group.start_soon(hasten)
-            source.close()
-        group.cancel_scope.cancel()
-    return 128 + signals[0] if signals else 0
+    async with until_signalled(GRACE_S) as ending, anyio.create_task_group() as group:
+        group.start_soon(source.keep)
+        with ending.scope:
+            await Server(StandardStreams(), source).serve()
+        source.close()
+    return ending.exit_code

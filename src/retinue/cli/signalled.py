@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskStatus
@@ -22,15 +22,17 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @dataclass(slots=True)
 class Ending:
-    """How the block came to its end."""
+    """How the block comes to its end."""
 
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """For the caller to enter: what a signal cuts off. What the block does outside of it goes on, within the bound."""
     exit_code: int = 0
     """129, 130 or 143 after a signal."""
 
 
 @asynccontextmanager
 async def until_signalled(grace_s: float) -> AsyncGenerator[Ending]:
-    """The block runs until it ends or one of `ending_signals` cancels it. A second signal ends the process at once.
+    """One of `ending_signals` cancels the scope of what is given. A second one ends the process at once.
 
     So does a block that has not ended `grace_s` after the first.
     """
@@ -43,7 +45,7 @@ async def until_signalled(grace_s: float) -> AsyncGenerator[Ending]:
                 if ending.exit_code:
                     os._exit(128 + number)
                 ending.exit_code = 128 + number
-                block.cancel()
+                ending.scope.cancel()
                 watched.start_soon(hasten)
 
     async def hasten() -> None:
@@ -54,8 +56,7 @@ async def until_signalled(grace_s: float) -> AsyncGenerator[Ending]:
     async with anyio.create_task_group() as watched:
         await watched.start(listen)
         try:
-            with anyio.CancelScope() as block:
-                yield ending
+            yield ending
         except Exception as error:  # raised below as it is, not as a part of a group
             failure = error
         watched.cancel_scope.cancel()

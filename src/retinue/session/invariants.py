@@ -297,9 +297,7 @@ class _Log:
         step = self._in_step(event, data.turn, data.step)
         if step is None:
             return
-        call = self._call(event, step, data.index)
-        if call is not None and (call.id, call.name) != (data.call_id, data.name):
-            self.report(event, "call-matches", f"call {data.index} is {call.name!r} with id {call.id!r}")
+        self._match_call(event, step, data)
         if data.index in step.started or data.index in step.returned:
             self.report(event, "call-starts-once", f"call {data.index} has been started or answered before")
         if data.index in step.asked and step.decided.get(data.index) != "allow":
@@ -310,9 +308,7 @@ class _Log:
         step = self._in_step(event, data.turn, data.step)
         if step is None:
             return
-        call = self._call(event, step, data.index)
-        if call is not None and (call.id, call.name) != (data.call_id, data.name):
-            self.report(event, "call-matches", f"call {data.index} is {call.name!r} with id {call.id!r}")
+        self._match_call(event, step, data)
         if data.index in step.asked:
             self.report(event, "asked-once", f"call {data.index} was asked about before")
         if data.index in step.started or data.index in step.returned:
@@ -341,6 +337,11 @@ class _Log:
         if data.index in step.returned:
             self.report(event, "one-result", f"call {data.index} has a result already")
         step.returned.add(data.index)
+
+    def _match_call(self, event: Event, step: _Step, data: ToolStart | ApprovalAsked) -> None:
+        call = self._call(event, step, data.index)
+        if call is not None and (call.id, call.name) != (data.call_id, data.name):
+            self.report(event, "call-matches", f"call {data.index} is {call.name!r} with id {call.id!r}")
 
     def _call(self, event: Event, step: _Step, index: int) -> ToolCall | None:
         calls = step.calls or ()

@@ -42,6 +42,8 @@ async def _served(common: Common) -> int:
         raise ConfigError("retinue mcp needs the official SDK: install retinue[mcp]") from error
     folder = common.folder
     config = common.load(with_dotenv(os.environ, folder))
-    async with until_signalled(_GRACE_S) as ending, compose.open(config=config, cwd=folder) as app:
-        await serve(app)
+    async with until_signalled(_GRACE_S) as ending:
+        with ending.scope:
+            async with compose.open(config=config, cwd=folder) as app:
+                await serve(app)
     return ending.exit_code
