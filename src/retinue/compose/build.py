@@ -113,7 +113,9 @@ async def build(
 
         def other(name: str) -> ModelClient | None:
             """A provider that only some agents use: of a tool, a file or a resumed log."""
-            if clients or name not in _providers():
+            from retinue.model.adapters.providers import PROVIDERS
+
+            if clients or name not in PROVIDERS:
                 return None
             client = make_client(config, environ, model=f"{name}:any", base_url=None)
             stack.push_async_callback(client.aclose)
@@ -141,12 +143,6 @@ def _allow_files(wanted: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # macOS has a limit of its own below the hard one
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _providers() -> Mapping[str, object]:
-    from retinue.model.adapters.providers import PROVIDERS
-
-    return PROVIDERS
 
 
 def make_client(config: Config, environ: Mapping[str, str], *, model: str | None, base_url: str | None) -> ModelClient:
