@@ -127,6 +127,10 @@ class CommandRun:
                 had_ended = self._process.returncode is not None
                 self.stopped_others = await self._stop() and had_ended
                 await self._process.wait()
+                if not had_ended:
+                    # In a sandbox the rest is in no group of ours: it has ended when nobody holds the output.
+                    with anyio.move_on_after(_LEAVE_S):
+                        await self._pump()
             self._drain()
             held = self.output.mask.end()
             if held and self.output.is_file_due(len(held)):
