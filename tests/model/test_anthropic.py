@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from retinue.base.ids import MessageId
 from retinue.errors import BadInput, ConfigError, ModelError
-from retinue.model.adapters.anthropic import VERSION, AnthropicClient
-from retinue.model.adapters.openai_chat import OpenAIChatClient
+from retinue.model.adapters.anthropic import VERSION, anthropic_client
+from retinue.model.adapters.openai_chat import openai_chat_client
 from retinue.model.adapters.quirks import Quirks
+from retinue.model.adapters.wire_client import WireClient
 from retinue.model.assemble import Assembler
 from retinue.model.client import ModelRequest, ToolSpec
 from retinue.model.content import (
@@ -35,15 +36,15 @@ KEY = "sk-ant-hidden"
 PNG = Image("image/png", "aGk=")
 
 
-def client_of(url: str = "http://127.0.0.1:9", **options: Any) -> AnthropicClient:
-    return AnthropicClient(provider="anthropic", base_url=url.removesuffix("/v1"), api_key=KEY, **options)
+def client_of(url: str = "http://127.0.0.1:9", **options: Any) -> WireClient:
+    return anthropic_client(provider="anthropic", base_url=url.removesuffix("/v1"), api_key=KEY, **options)
 
 
 def user(*content: Text | Image) -> UserMessage:
     return UserMessage(MessageId("m"), content or (Text("hi"),))
 
 
-def body(*messages: Message, of: AnthropicClient | None = None, **fields: Any) -> dict[str, Any]:
+def body(*messages: Message, of: WireClient | None = None, **fields: Any) -> dict[str, Any]:
     client = of or client_of()
     transcript = client.transcript()
     transcript.extend(messages)
@@ -81,7 +82,7 @@ def stream(*events: dict[str, Any]) -> bytes:
 
 
 class Setup:
-    def __init__(self, server: ModelServer, client: AnthropicClient) -> None:
+    def __init__(self, server: ModelServer, client: WireClient) -> None:
         self.server = server
         self.client = client
         self.reply = Assembler()
@@ -391,7 +392,7 @@ def test_reasoning_of_others_stays_at_home_on_both_sides() -> None:
         (Reasoning("mine", "anthropic:c2ln"), Reasoning("theirs", "Z2VtaW5p"), Reasoning("plain"), Text("x"))
     )
     assert [part["type"] for part in wire(user(), reply)[1]["content"]] == ["thinking", "text"]
-    gemini = OpenAIChatClient(provider="g", base_url="http://127.0.0.1:9", quirks=Quirks(call_signatures=True))
+    gemini = openai_chat_client(provider="g", base_url="http://127.0.0.1:9", quirks=Quirks(call_signatures=True))
     transcript = gemini.transcript()
     transcript.extend([AssistantMessage((Reasoning("mine", "anthropic:c2ln"), ToolCall("x", "read", "{}")))])
     request = ModelRequest(model="m", system="", tools=(), transcript=transcript)
@@ -429,7 +430,7 @@ def test_options_are_sent_unless_the_client_owns_the_field() -> None:
 
 
 def test_a_transcript_of_another_client_is_refused() -> None:
-    other = OpenAIChatClient(provider="o", base_url="http://127.0.0.1:9").transcript()
+    other = openai_chat_client(provider="o", base_url="http://127.0.0.1:9").transcript()
     with pytest.raises(BadInput, match="ChatTranscript"):
         client_of().encode(ModelRequest(model="m", system="", tools=(), transcript=other))
 

@@ -11,9 +11,10 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from retinue.base.ids import MessageId
 from retinue.errors import ConfigError, ModelError
-from retinue.model.adapters.openai_chat import OpenAIChatClient
+from retinue.model.adapters.openai_chat import openai_chat_client
 from retinue.model.adapters.quirks import Quirks
 from retinue.model.adapters.transport import Timeouts, is_loopback
+from retinue.model.adapters.wire_client import WireClient
 from retinue.model.chunks import Chunk, Finish, TextDelta, Used
 from retinue.model.client import ModelClient, ModelRequest
 from retinue.model.content import Text, Usage, UserMessage
@@ -53,8 +54,8 @@ async def setup(answer: Answer, **options: Any) -> AsyncGenerator[Setup]:
             await client.aclose()
 
 
-def client_of(url: str, **options: Any) -> OpenAIChatClient:
-    return OpenAIChatClient(provider="test", base_url=url, api_key=KEY, **options)
+def client_of(url: str, **options: Any) -> WireClient:
+    return openai_chat_client(provider="test", base_url=url, api_key=KEY, **options)
 
 
 async def hello(exchange: Exchange) -> None:

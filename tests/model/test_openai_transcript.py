@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 
 from retinue.base.ids import MessageId
 from retinue.errors import BadInput, ConfigError
-from retinue.model.adapters.openai_chat import OpenAIChatClient
+from retinue.model.adapters.openai_chat import openai_chat_client
 from retinue.model.adapters.quirks import Quirks
+from retinue.model.adapters.wire_client import WireClient
 from retinue.model.client import ModelRequest, ToolSpec, Transcript
 from retinue.model.content import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
 
 PNG = Image("image/png", "aGk=")
 
 
-def client(**quirks: Any) -> OpenAIChatClient:
-    return OpenAIChatClient(provider="test", base_url="http://127.0.0.1:9/v1", quirks=Quirks(**quirks))
+def client(**quirks: Any) -> WireClient:
+    return openai_chat_client(provider="test", base_url="http://127.0.0.1:9/v1", quirks=Quirks(**quirks))
 
 
 def user(*content: Text | Image) -> UserMessage:
@@ -29,7 +30,7 @@ def request(transcript: Transcript, **fields: Any) -> ModelRequest:
     return ModelRequest(**({"model": "m", "system": "", "tools": (), "transcript": transcript} | fields))
 
 
-def body(of: OpenAIChatClient, *messages: Message, **fields: Any) -> dict[str, Any]:
+def body(of: WireClient, *messages: Message, **fields: Any) -> dict[str, Any]:
     transcript = of.transcript()
     transcript.extend(messages)
     return json.loads(b"".join(of.encode(request(transcript, **fields))))

@@ -1,6 +1,6 @@
 """A fork pays for a shared prompt prefix, so its requests begin with the bytes of its parent's."""
 
-from retinue.model.adapters.openai_chat import OpenAIChatClient
+from retinue.model.adapters.openai_chat import openai_chat_client
 from retinue.model.client import ModelRequest
 from retinue.plugins.subagent import InstanceConfig, SubagentConfig, ToolFilterConfig
 from retinue.session.store import SessionStore
@@ -18,7 +18,7 @@ def _prefix(seen: SeenRequest, messages: int) -> bytes:
 
 
 def _body(seen: SeenRequest, messages: int | None = None) -> bytes:
-    client = OpenAIChatClient(provider="p", base_url="http://localhost/v1")
+    client = openai_chat_client(provider="p", base_url="http://localhost/v1")
     transcript = client.transcript()
     transcript.extend(seen.messages[:messages])
     made = ModelRequest(

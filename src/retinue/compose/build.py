@@ -157,9 +157,9 @@ def make_client(config: Config, environ: Mapping[str, str], *, model: str | None
         return price_of(model, config.prices.items()) or provider.price(model)
 
     if provider.wire == "anthropic":
-        from retinue.model.adapters.anthropic import AnthropicClient
+        from retinue.model.adapters.anthropic import anthropic_client
 
-        return AnthropicClient(
+        return anthropic_client(
             provider=provider.name,
             base_url=resolved.base_url,
             api_key=resolved.api_key,
@@ -167,9 +167,9 @@ def make_client(config: Config, environ: Mapping[str, str], *, model: str | None
             output_ceiling=provider.output_ceiling,
             price=price,
         )
-    from retinue.model.adapters.openai_chat import OpenAIChatClient
+    from retinue.model.adapters.openai_chat import openai_chat_client
 
-    return OpenAIChatClient(
+    return openai_chat_client(
         provider=provider.name,
         base_url=resolved.base_url,
         api_key=resolved.api_key,

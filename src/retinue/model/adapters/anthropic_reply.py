@@ -15,6 +15,8 @@ from retinue.base.json import encode
 from retinue.errors import ModelError
 from retinue.model.adapters.anthropic_transcript import HIDDEN, THINKING
 from retinue.model.adapters.http_errors import bounded, payload_error, scrubbed
+from retinue.model.adapters.sse import EventSplitter
+from retinue.model.adapters.transport import Reply
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
 from retinue.model.prices import Price, cost_usd
@@ -73,6 +75,8 @@ _REASONS: dict[str, FinishReason] = {
     "refusal": "content-filter",
 }
 
+_END_GRACE_S = 0.25
+
 
 class AnthropicReader:
     """Reads one reply and passes it to the sink; `end` says whether it was a whole one."""
@@ -110,13 +114,32 @@ class AnthropicReader:
         self.done = False
         """The closing event came."""
 
+    @property
+    def is_finished(self) -> bool:
+        """The stop reason came. Nothing of the reply follows it."""
+        return self.stop_reason is not None
+
+    async def read(self, reply: Reply) -> None:
+        """All that the reply holds went to the sink, but for its `Finish`. Raises: as `event` and `Reply.read`."""
+        if reply.content_type == "application/json":
+            self.event(await reply.read_all())
+            return
+        splitter = EventSplitter()
+        while not self.done and (chunk := await reply.read()):
+            for data in splitter.feed(chunk):
+                self.event(data)
+        if self.done:
+            # The end of the body gives the connection back; it is in the same packet or close behind.
+            reply.limit(_END_GRACE_S)
+            await reply.read_all()
+
     def event(self, data: bytes) -> None:
         """The chunks of one event's data went to the sink. Raises: ModelError for an error or what is no event."""
-        if not data.strip():
-            return
         try:
             event = _decode(data)
         except (ValueError, RecursionError) as error:
+            if not data.strip():
+                return
             said = bounded(data[:500].decode(errors="replace"))
             text = f"{self._provider} sent what is no event of a message ({error}): {said}"
             raise ModelError("server", scrubbed(text, self._secrets)) from error

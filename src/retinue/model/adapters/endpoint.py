@@ -6,8 +6,8 @@ Shared by all adapters; knows no body.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from urllib.parse import urlsplit
 
 from retinue.errors import ConfigError
@@ -56,18 +56,19 @@ class Endpoint:
         self.secrets = tuple(v.split()[-1] for n, v in self._headers.items() if v.strip() and _SECRET.search(n))
         self._transport = Transport(timeouts=timeouts, trust_env=trust_env, secrets=self.secrets)
 
-    @asynccontextmanager
-    async def post(self, body: Body) -> AsyncGenerator[Reply]:
-        """The head of a successful answer is here; leaving the block before its end closes the connection at once.
+    def post(self, body: Body) -> AbstractAsyncContextManager[Reply]:
+        """An answer whose head is here; leaving the block before its end closes the connection at once.
 
-        Raises: ModelError, for any other answer as well.
+        Raises: as `Transport.post`. An answer that refuses the request is one too, see `check`.
         """
-        async with self._transport.post(self.url, body, self._headers) as reply:
-            if not 200 <= reply.status < 300:
-                reply.limit(_REFUSAL_S)
-                said = await reply.read_all(_REFUSAL_BYTES)
-                raise status_error(self.provider, reply.status, reply.headers, said, self.secrets)
-            yield reply
+        return self._transport.post(self.url, body, self._headers)
+
+    async def check(self, reply: Reply) -> None:
+        """Return if the answer is a successful one; call it before reading. Raises: ModelError."""
+        if not 200 <= reply.status < 300:
+            reply.limit(_REFUSAL_S)
+            said = await reply.read_all(_REFUSAL_BYTES)
+            raise status_error(self.provider, reply.status, reply.headers, said, self.secrets)
 
     async def aclose(self) -> None:
         """All connections are closed; later requests are refused."""

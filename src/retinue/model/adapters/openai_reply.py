@@ -17,6 +17,8 @@ from retinue.base.json import decode, encode
 from retinue.base.text import well_formed
 from retinue.errors import ModelError
 from retinue.model.adapters.http_errors import bounded, payload_error, scrubbed
+from retinue.model.adapters.sse import EventSplitter
+from retinue.model.adapters.transport import Reply
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
 from retinue.model.prices import Price, cost_usd
@@ -124,15 +126,38 @@ _BROKEN = {
     "insufficient_system_resource": "the server ran out of resources",
 }
 
+_USAGE_GRACE_S = 5.0
+_END_GRACE_S = 0.25
+
 
 class ReplyReader:
     """Reads one reply and passes it to the sink; `end` says whether it was a whole one."""
 
-    __slots__ = ("_calls", "_price", "_provider", "_secrets", "_sink", "_spoke", "_usage", "done", "finish_reason")
+    __slots__ = (
+        "_calls",
+        "_is_streamed",
+        "_price",
+        "_provider",
+        "_secrets",
+        "_sink",
+        "_spoke",
+        "_usage",
+        "done",
+        "finish_reason",
+    )
 
-    def __init__(self, sink: Sink, provider: str, secrets: tuple[str, ...] = (), price: Price | None = None) -> None:
-        """`price` tells the cost where the server does not say it."""
+    def __init__(
+        self,
+        sink: Sink,
+        provider: str,
+        secrets: tuple[str, ...] = (),
+        price: Price | None = None,
+        *,
+        is_streamed: bool = True,
+    ) -> None:
+        """`price` tells the cost where the server does not say it; `is_streamed` is what was asked for."""
         self._sink = sink
+        self._is_streamed = is_streamed
         self._price = price
         self._provider = provider
         self._secrets = secrets
@@ -143,6 +168,35 @@ class ReplyReader:
         """The server's own word, once it came."""
         self.done = False
         """The stream's closing mark came."""
+
+    @property
+    def is_finished(self) -> bool:
+        """The finish reason came. What follows it is usage at best."""
+        return self.finish_reason is not None
+
+    async def read(self, reply: Reply) -> None:
+        """All that the reply holds went to the sink, but for its `Finish`. Raises: as `event` and `Reply.read`."""
+        media = reply.content_type
+        if media == "application/json" or (not self._is_streamed and media != "text/event-stream"):
+            self.whole(await reply.read_all())
+            return
+        splitter = EventSplitter()
+        waits_for_usage = False
+        while chunk := await reply.read():
+            for data in splitter.feed(chunk):
+                self.event(data)
+            if self.done:
+                if self.finish_reason is None:
+                    return
+                # The end of the body gives the connection back; it is in the same packet or close behind.
+                reply.limit(_END_GRACE_S)
+                await reply.read_all()
+                return
+            if not waits_for_usage and self.finish_reason is not None:
+                waits_for_usage = True
+                reply.limit(_USAGE_GRACE_S)
+        for data in splitter.close():
+            self.event(data)
 
     def event(self, data: bytes) -> None:
         """The chunks of one event's data went to the sink. Raises: ModelError for an error or what is no reply."""
