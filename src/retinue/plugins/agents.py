@@ -23,9 +23,9 @@ from retinue.agent.environment import AgentOptions
 from retinue.errors import ConfigError
 from retinue.host.host import Host, Seam
 from retinue.plugins.places import Found, files_named, project_folders, read_document, user_folders
-from retinue.prompt.sections import AssemblyContext, Section
 from retinue.session.events import ToolFilter
 from retinue.subagent.tools.subagent import BACKENDS, DelegationOptions, delegation_tool
+from retinue.subagent.tools.wording import shared_guidance
 
 __all__ = ["AGENT_KINDS", "OPTIONS", "AgentFile", "AgentsConfig", "find_agents", "plugin"]
 
@@ -33,6 +33,10 @@ _log = logging.getLogger("retinue")
 
 _PROVIDER = "spawn"
 _ORDER = 116.6
+_GUIDANCE = (
+    "These delegate to agents with a speciality: {tools}. Prefer one whose description fits over a general delegation; "
+    "in everything else they are like it."
+)
 _PREFIX = "agent_"
 _NAME_CHARS = 58
 
@@ -135,7 +139,7 @@ async def plugin(host: Host, config: AgentsConfig) -> AsyncGenerator[None]:
         for options in chosen:
             agent.tools.offer(delegation_tool(backends, provider, options))
         names = {options.tool_name for options in chosen}
-        agent.prompt.add(Section(name="tool:agents", order=_ORDER, text=lambda context: _guidance(context, names)))
+        agent.prompt.add(shared_guidance("tool:agents", _ORDER, _GUIDANCE, names))
 
     with host.provide(AGENT_KINDS, kinds), host.agents.on_setup(offer):
         yield
@@ -217,14 +221,4 @@ def _options(file: AgentFile, config: AgentsConfig, known: Collection[str]) -> D
         tool_filter=file.tool_filter(known),
         persona=file.persona,
         purpose=file.description,
-    )
-
-
-def _guidance(context: AssemblyContext, names: Collection[str]) -> str:
-    visible = sorted(name for name in names if name in context.tools)
-    if not visible:
-        return ""
-    return (
-        f"These delegate to agents with a speciality: {', '.join(f'`{name}`' for name in visible)}. Prefer one whose "
-        "description fits over a general delegation; in everything else they are like it."
     )

@@ -7,7 +7,7 @@ permission `read-only` cannot start them.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal
@@ -27,19 +27,23 @@ from retinue.plugins.permissions import PERMISSIONS
 from retinue.plugins.shell.environment import command_environment, is_secret_name
 from retinue.plugins.shell.running import Running
 from retinue.plugins.variables import filled
-from retinue.prompt.sections import AssemblyContext, Section
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.subagent.providers.acp.client import PROVIDER, AcpClient
 from retinue.subagent.providers.acp.external import DEPTH_VARIABLE, ExternalAgent, reject
 from retinue.subagent.providers.acp.program import EOF_GRACE_S
 from retinue.subagent.providers.acp.provider import AcpProvider
 from retinue.subagent.tools.subagent import BACKENDS, DelegationOptions, delegation_tool
+from retinue.subagent.tools.wording import shared_guidance
 
 __all__ = ["OPTIONS", "AcpConfig", "ExternalConfig", "plugin"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}\Z")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _ORDER = 116.7
+_GUIDANCE = (
+    "These delegate to other agent programs: {tools}. They have no tool to report with, so all that comes back is the "
+    "notice with their closing message; in everything else they are like other delegations."
+)
 
 
 class ExternalConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -139,8 +143,7 @@ async def _install(
         stack.enter_context(backends.providers.add(provider))
         stack.enter_context(host.tools.add(delegation_tool(backends, provider, options)))
         names.append(options.tool_name)
-    section = Section(name="tool:acp", order=_ORDER, text=lambda context: _guidance(context, names))
-    stack.enter_context(host.prompt.add(section))
+    stack.enter_context(host.prompt.add(shared_guidance("tool:acp", _ORDER, _GUIDANCE, names)))
 
 
 async def _without_prompt(agent: Agent) -> None:
@@ -200,15 +203,4 @@ def _options(name: str, provider: str, config: ExternalConfig) -> DelegationOpti
         options=AgentOptions(),
         max_depth=config.max_depth,
         purpose=config.description or f"{title}: an agent program of its own, with its own tools and its own model.",
-    )
-
-
-def _guidance(context: AssemblyContext, names: Collection[str]) -> str:
-    visible = sorted(name for name in names if name in context.tools)
-    if not visible:
-        return ""
-    return (
-        f"These delegate to other agent programs: {', '.join(f'`{name}`' for name in visible)}. They have no tool to "
-        "report with, so all that comes back is the notice with their closing message; in everything else they are "
-        "like other delegations."
     )

@@ -6,14 +6,24 @@ does state the same default.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, TypeAlias
 
 from retinue.base.json import JSONObject
 from retinue.model.client import ToolSpec
+from retinue.prompt.sections import AssemblyContext, Section
 from retinue.subagent.outcome import Ending
 from retinue.subagent.provider import Capabilities
 
-__all__ = ["GUIDANCE_ORDER", "Background", "continuable_receipt", "guidance", "headline", "tool_spec"]
+__all__ = [
+    "GUIDANCE_ORDER",
+    "Background",
+    "continuable_receipt",
+    "guidance",
+    "headline",
+    "shared_guidance",
+    "tool_spec",
+]
 
 Background: TypeAlias = Literal["continuable", "one-shot", "disabled"]
 """What `run_in_background` means for an instance; `disabled` has no such parameter."""
@@ -101,6 +111,19 @@ def guidance(name: str) -> str:
         "comes by itself, so there is nothing to poll or to wait for, and ending your turn is fine. Choose the "
         "foreground (run_in_background false) only when your very next action needs the answer."
     )
+
+
+def shared_guidance(name: str, order: float, text: str, tools: Collection[str]) -> Section:
+    """The section of several delegation tools: `text`, with those that an agent sees for `{tools}`.
+
+    An agent that sees none of them has no such section.
+    """
+
+    def render(context: AssemblyContext) -> str:
+        visible = sorted(tool for tool in tools if tool in context.tools)
+        return text.format(tools=", ".join(f"`{tool}`" for tool in visible)) if visible else ""
+
+    return Section(name=name, order=order, text=render)
 
 
 def continuable_receipt(child: str, ahead: int = 0) -> str:
