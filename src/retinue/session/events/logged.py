@@ -1,0 +1,18 @@
+"""What all that a log holds has in common."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+__all__ = ["ErrorRecord", "Logged"]
+
+
+class Logged(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """A plain value whose defaults are left out where it is stored."""
+
+
+class ErrorRecord(Logged, frozen=True):
+    """A failure as the log keeps it."""
+
+    code: str
+    message: str
