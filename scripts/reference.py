@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType, NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from types import ModuleType
+from typing import Any, get_type_hints
 
 import click
 import msgspec
-from msgspec import NODEFAULT, Meta, Struct, StructMeta
+from msgspec import NODEFAULT, Struct, StructMeta
+
+from retinue.compose.forms import form_of
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -78,36 +80,12 @@ def _summary(thing: object) -> str:
 
 def _type(hint: Any, links: set[type[Struct]]) -> str:
     """`hint` as a reader of YAML or JSON knows it. Structs that it names are added to `links`."""
-    if isinstance(hint, StructMeta):
-        links.add(cast("type[Struct]", hint))
-        return f"[{hint.__name__}](#{hint.__name__.lower()})"
-    if hint is NoneType:
-        return "`null`"
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        bounds = [bound for meta in args[1:] if isinstance(meta, Meta) for bound in _bounds(meta)]
-        return " ".join([_type(args[0], links), *bounds])
-    if origin is Literal:
-        return ", ".join(f"`{value}`" for value in args)
-    if origin in (Union, UnionType):
-        parts = dict.fromkeys(_type(part, links) for part in args)
-        if any(part.startswith("any JSON") for part in parts):
-            return "any JSON"
-        return " or ".join(parts)
-    if origin in (tuple, list):
-        return f"list of {_type(args[0], links)}"
-    if origin is dict:
-        return "mapping"
-    if hasattr(hint, "__supertype__"):
-        return _type(hint.__supertype__, links)
-    known = {str: "text", int: "integer", float: "number", bool: "`true` or `false`", dict: "mapping", list: "list"}
-    return known.get(hint, "any JSON")
 
+    def linked(struct: type[Struct]) -> str:
+        links.add(struct)
+        return f"[{struct.__name__}](#{struct.__name__.lower()})"
 
-def _bounds(meta: Meta) -> Iterator[str]:
-    for words, value in (("from", meta.ge), ("above", meta.gt), ("to", meta.le), ("below", meta.lt)):
-        if value is not None:
-            yield f"{words} {value}"
+    return form_of(hint, linked)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:

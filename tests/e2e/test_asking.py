@@ -33,7 +33,7 @@ def test_two_children_and_their_parent_ask_at_the_terminal(at: At) -> None:
         place = at(server)
         with at_terminal(place, "run", "ROOT", *RULE, *FULL) as screen:
             seen = screen.until("wants to call bash")
-            is_one_first = "child ONE" in seen
+            is_one_first = "> child ONE" in seen  # in the question; the live tree above it names both
             screen.until("echo once >> ")
             screen.until("or words for the agent")
             screen.type("a\n" if is_one_first else "not now\n")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -93,25 +93,7 @@ class Common:
             permission=self.permission,
             settings=(*more, *self.settings),
         )
-        config = load_config(overrides, cwd=self.folder, environ=environ)
-        _check_depths(config)
-        return config
-
-
-def _check_depths(config: Config) -> None:
-    """Raises: ConfigError for a depth of delegation below 0."""
-    options = _mapping(config.plugins.get("subagent"))
-    more = options.get("instances")
-    others = cast("list[object]", more) if isinstance(more, list) else []
-    given = [("", options), *((f".instances[{i}]", _mapping(one)) for i, one in enumerate(others))]
-    for where, one in given:
-        depth = one.get("max_depth")
-        if isinstance(depth, int) and depth < 0:
-            raise ConfigError(f"plugins.subagent{where}.max_depth is {depth}; it must be 0 (no delegation) or more")
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+        return load_config(overrides, cwd=self.folder, environ=environ)
 
 
 def common_options(command: F) -> F:

@@ -10,15 +10,16 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from retinue.base.json import JSON, JSONObject
 from retinue.compose.bundles import BUNDLES
-from retinue.compose.keys import known_keys
+from retinue.compose.keys import checked, known_keys
 from retinue.errors import ConfigError
 from retinue.model.prices import Price
 
@@ -55,10 +56,10 @@ class RecoveryConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class RetryConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How failed model requests are repeated. Durations in seconds."""
 
-    max_retries: int = 5
-    first_delay_s: float = 0.5
-    max_delay_s: float = 10.0
-    jitter: float = 0.1
+    max_retries: Annotated[int, Meta(ge=0)] = 5
+    first_delay_s: Annotated[float, Meta(ge=0)] = 0.5
+    max_delay_s: Annotated[float, Meta(ge=0)] = 10.0
+    jitter: Annotated[float, Meta(ge=0)] = 0.1
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,7 +71,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`PROVIDER:NAME`."""
     base_url: str | None = None
     """Address of the model server, up to, not including, `/chat/completions` (`/v1/messages` of Anthropic)."""
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
     """Output tokens a request may use."""
     model_options: dict[str, Any] = {}
     """Extra fields of the request body, sent as they are."""
@@ -86,7 +87,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     store: StoreConfig = StoreConfig()
     recovery: RecoveryConfig = RecoveryConfig()
     retry: RetryConfig = RetryConfig()
-    max_parallel_tools: int = 10
+    max_parallel_tools: Annotated[int, Meta(ge=1)] = 10
     """Tool bodies of one step that may overlap."""
     plugins: dict[str, Any] = {}
     """Options by plugin name; `null` leaves a plugin of the bundle out."""
@@ -122,13 +123,13 @@ _VARIABLES = {
 
 def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) -> Config:
     """The configuration that holds for `cwd`. Raises: ConfigError with the source, the key and what is allowed."""
-    merged: JSONObject = {}
+    said: list[tuple[str, JSONObject]] = []
     file = overrides.config_file or _variable_path(environ, cwd) or find_config_file(cwd, environ)
     if file is not None:
-        _merge(merged, known_keys(_read_yaml(file), Config, str(file)))
+        said.append((str(file), known_keys(_read_yaml(file), Config, str(file))))
     for variable, path in _VARIABLES.items():
         if environ.get(variable):
-            _put(merged, path, environ[variable])
+            said.append((variable, _nested(path, environ[variable])))
     given = {
         "model": overrides.model,
         "base_url": overrides.base_url,
@@ -137,29 +138,33 @@ def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) 
         "permission": overrides.permission,
         "max_tokens": overrides.max_tokens,
     }
-    for path, value in given.items():
-        if value is not None:
-            _put(merged, path, value)
+    said.extend(("", _nested(path, value)) for path, value in given.items() if value is not None)
     for setting in overrides.settings:
-        _apply_setting(merged, setting)
-    return _over_bundle(merged, f"configuration{f' ({file})' if file else ''}")
+        path, value = _setting(setting)
+        said.append(("--set", known_keys(_nested(path, value), Config, f"--set {path}")))
+    merged: JSONObject = {}
+    for _, one in said:
+        _merge(merged, deepcopy(one))
+    try:
+        return _over_bundle(merged)
+    except ConfigError:
+        for source, one in reversed(said):
+            checked(one, Config, source=source)
+        raise
 
 
 def bundled_config(bundle: str, **fields: JSON) -> Config:
     """The named bundle with these fields over it, and nothing from files or environment. Raises: ConfigError."""
-    return _over_bundle({"bundle": bundle, **fields}, "configuration")
+    return _over_bundle({"bundle": bundle, **fields})
 
 
-def _over_bundle(given: JSONObject, where: str) -> Config:
+def _over_bundle(given: JSONObject) -> Config:
     bundle = given.get("bundle", "agent-core")
     if not isinstance(bundle, str) or bundle not in BUNDLES:
         raise ConfigError(f"there is no bundle {bundle!r}; there are {', '.join(sorted(BUNDLES))}")
     whole = cast(JSONObject, msgspec.to_builtins(BUNDLES[bundle]))
     _merge(whole, given)
-    try:
-        return msgspec.convert(whole, Config)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}") from error
+    return checked(whole, Config)
 
 
 def find_config_file(cwd: Path, environ: Mapping[str, str]) -> Path | None:
@@ -203,7 +208,8 @@ def _read_yaml(file: Path) -> JSONObject:
     return cast(JSONObject, value)
 
 
-def _apply_setting(merged: JSONObject, setting: str) -> None:
+def _setting(setting: str) -> tuple[str, JSON]:
+    """The path that is set, and its value."""
     path, equals, text = setting.partition("=")
     if not equals or not path.strip():
         raise ConfigError(f"--set {setting!r}: write it as path.to.key=value")
@@ -213,19 +219,12 @@ def _apply_setting(merged: JSONObject, setting: str) -> None:
             value = cast(JSON, msgspec.yaml.decode(text.encode()))
         except msgspec.DecodeError as error:
             raise ConfigError(f"--set {setting!r}: the value is not valid YAML: {error}") from error
-    single: JSONObject = {}
-    _put(single, path.strip(), value)
-    _merge(merged, known_keys(single, Config, f"--set {path}"))
+    return path.strip(), value
 
 
-def _put(target: JSONObject, path: str, value: JSON) -> None:
-    *parents, last = path.split(".")
-    for parent in parents:
-        inner = target.setdefault(parent, {})
-        if not isinstance(inner, dict):
-            raise ConfigError(f"{path!r}: {parent!r} is a value, not a group of keys")
-        target = inner
-    target[last] = value
+def _nested(path: str, value: JSON) -> JSONObject:
+    first, *rest = path.split(".")
+    return {first: _nested(".".join(rest), value) if rest else value}
 
 
 def _merge(base: JSONObject, over: JSONObject) -> None:

@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
@@ -69,7 +69,7 @@ class AgentsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """As for `subagent`."""
     enable_run_in_background: bool = True
     """As for `subagent`."""
-    max_depth: int = 3
+    max_depth: Annotated[int, Meta(ge=0)] = 3
     """Greatest depth of such a child; a file may ask for less."""
 
 

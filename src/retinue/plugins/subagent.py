@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
@@ -75,7 +75,7 @@ class InstanceConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Replaces the opening of its children's system prompt."""
     tool_filter: ToolFilterConfig | None = None
     agent_options: AgentOptionsConfig | None = None
-    max_depth: int | Literal["provider-managed"] = 3
+    max_depth: Annotated[int, Meta(ge=0)] | Literal["provider-managed"] = 3
     """Greatest depth of a child; a root has depth 0, so 0 forbids delegation."""
     background_mode: Literal["continuable", "one-shot"] = "one-shot"
     """`continuable`: children work in the background by default, have a durable id and take further messages.
@@ -91,9 +91,9 @@ class SubagentConfig(InstanceConfig, frozen=True, forbid_unknown_fields=True, kw
     child_approvals: ChildApprovals = "route"
     """What becomes of a child's call that needs an approval: `route` the question to whoever answers for its root, or
     `reject` the call without asking anybody. Where nobody answers, both reject, unless the policy allows."""
-    max_concurrent: int = 1000
+    max_concurrent: Annotated[int, Meta(ge=1)] = 1000
     """Children that may have an open turn at once in this process; more wait in order of arrival."""
-    max_concurrent_per_parent: int = 1000
+    max_concurrent_per_parent: Annotated[int, Meta(ge=1)] = 1000
     """The same for the children of one agent."""
 
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
@@ -64,7 +64,7 @@ class ExternalConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """As for `subagent`. `continuable` needs a program that can take up earlier sessions."""
     enable_run_in_background: bool = True
     """As for `subagent`."""
-    max_depth: int = 3
+    max_depth: Annotated[int, Meta(ge=0)] = 3
     """Greatest depth of such a child, counted over nested Retinues too."""
     permissions: Literal["policy", "reject", "allow"] = "policy"
     """What becomes of a call for which the program asks permission. `policy` is what `child_approvals` of `subagent`

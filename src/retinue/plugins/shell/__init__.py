@@ -45,9 +45,9 @@ __all__ = ["OPTIONS", "ShellConfig", "plugin", "sections", "shell_tools"]
 class ShellConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How commands run. Durations in seconds."""
 
-    timeout_s: float = 120.0
+    timeout_s: Annotated[float, Meta(gt=0)] = 120.0
     """Bound of a call that names none."""
-    max_timeout_s: float = 600.0
+    max_timeout_s: Annotated[float, Meta(gt=0)] = 600.0
     """The largest bound that a call may name."""
     pass_env: tuple[str, ...] = ()
     """Further environment variables that commands see; never keys."""
@@ -92,8 +92,8 @@ def shell_tools(
     permissions: Permissions,
     *,
     spill: Path | None = None,
-    timeout_s: float = 120.0,
-    max_timeout_s: float = 600.0,
+    timeout_s: Annotated[float, Meta(gt=0)] = 120.0,
+    max_timeout_s: Annotated[float, Meta(gt=0)] = 600.0,
     pass_env: Iterable[str] = (),
     tasks: Tasks | None = None,
     secrets: Secrets | None = None,

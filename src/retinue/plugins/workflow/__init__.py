@@ -48,7 +48,7 @@ class WorkflowConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     provider: str = "spawn"
     """Which provider runs its agents."""
-    max_depth: int = 3
+    max_depth: Annotated[int, Meta(ge=0)] = 3
     """Greatest depth of an agent of a workflow; a root has depth 0."""
     concurrency: int = 0
     """Agents of one run that work at once; 0 = the number of processors."""
