@@ -6,14 +6,18 @@ from typing import Any, cast
 
 import pytest
 
-from retinue.base.ids import SessionId
+from retinue.agent.signals import ChunksWithdrawn
+from retinue.base.ids import SessionId, new_message_id
 from retinue.cli.headless.live import frame
 from retinue.cli.headless.progress import say
 from retinue.cli.headless.watch import Line, Watch
-from retinue.model.content import AssistantMessage, ToolCall, ToolMessage, Usage
+from retinue.errors import ModelError
+from retinue.model.content import AssistantMessage, Text, ToolCall, ToolMessage, Usage, UserMessage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
+    ApprovalAsked,
+    ApprovalDecided,
     AssistantReply,
     Descriptor,
     Event,
@@ -79,6 +83,43 @@ def test_an_agent_shows_what_it_is_doing(feed: Feeder) -> None:
     feed(ROOT, TurnEnd(turn=1, reason="error"))
     assert "✗" in feed.lines()[0]
     assert "error" in feed.lines()[0]
+
+
+def test_a_root_goes_by_its_task(feed: Feeder) -> None:
+    told = UserMessage(new_message_id(), (Text("Find out\nwhat went wrong in every log of this week and the last"),))
+    feed(ROOT, TurnStart(1), StepStart(1, 1), told)
+    assert feed.lines()[0].startswith("● Find out what went wrong in every log o…  thinking")
+
+
+def test_a_request_that_is_made_again_says_why_until_it_is_answered(feed: Feeder) -> None:
+    noted: list[str] = []
+
+    def hear(_line: Line, text: str) -> None:
+        noted.append(text)
+
+    feed.watch.on_note(hear)
+    feed(ROOT, TurnStart(1), StepStart(1, 1))
+    agent = cast(Any, SimpleNamespace(id=ROOT))
+    for attempt in (1, 2):
+        error = ModelError("transport", "nothing listens there")
+        feed.watch.withdrawn(ChunksWithdrawn(agent, 1, 1, attempt, error, 0.5))
+        assert "trying again: nothing listens there" in feed.lines()[0]
+    assert noted == ["the request failed and is made again: nothing listens there"]
+    feed(ROOT, _calls("read"))
+    assert "trying again" not in feed.lines()[0]
+
+
+def test_a_call_that_nobody_can_be_asked_about_is_noted(feed: Feeder) -> None:
+    noted: list[str] = []
+
+    def hear(_line: Line, text: str) -> None:
+        noted.append(text)
+
+    feed.watch.on_note(hear)
+    feed(ROOT, TurnStart(1), StepStart(1, 1), _calls("bash"))
+    feed(ROOT, ApprovalAsked(id="q", turn=1, step=1, index=0, call_id="c0", name="bash", rule="bash"))
+    feed(ROOT, ApprovalDecided(id="q", turn=1, step=1, index=0, verb="reject", by="policy"))
+    assert noted == ["bash was rejected: it needs an approval, and nobody can be asked (see --ask)"]
 
 
 def test_children_stand_below_their_parents(feed: Feeder) -> None:

@@ -66,6 +66,24 @@ def test_log_is_readable(retinue: Retinue, lived: Lived) -> None:
         place = shown.index(words, place)
 
 
+def test_log_says_at_which_event_each_step_begins(retinue: Retinue, lived: Lived) -> None:
+    shown = retinue("log", lived.root, "--home", str(lived.home)).out.splitlines()
+    events = retinue("log", lived.root, "--json", "--home", str(lived.home)).objects
+    starts = [f"  step {e['data']['step']}  (event {e['seq']})" for e in events if e["type"] == "step/start"]
+    assert [line for line in shown if line.startswith("  step")] == starts
+
+
+def test_log_shows_an_order_that_waits_and_none_that_means_nothing(
+    retinue: Retinue, lived: Lived, tmp_path: Path
+) -> None:
+    file = tmp_path / "tree.jsonl"
+    assert retinue("export", lived.root, str(file), "--home", str(lived.home)).code == 0
+    assert retinue("import", str(file)).code == 0
+    before = retinue("log", lived.root).out
+    assert "nothing to interrupt" in retinue("interrupt", lived.root).out
+    assert retinue("log", lived.root).out == before
+
+
 def test_log_as_json_is_the_stored_events(retinue: Retinue, lived: Lived) -> None:
     done = retinue("log", lived.root, "--json", "--home", str(lived.home))
     events = [json.loads(line) for line in done.out.splitlines()]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
+from retinue.base.json import JSONObject
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
 from retinue.errors import ConfigError
@@ -57,18 +59,18 @@ def test_what_two_sources_say_together_may_be_whole(tmp_path: Path) -> None:
     assert config.prices["m"].output == 2
 
 
-def test_options_of_plugins_are_refused_in_the_same_words() -> None:
-    for name, options, struct, message in (
-        (
-            "subagent",
-            {"maxDepth": -1},
-            SubagentConfig,
-            "max_depth must be an integer from 0 or provider-managed, not -1",
-        ),
+@pytest.mark.parametrize(
+    ("name", "options", "struct", "message"),
+    [
+        ("subagent", {"maxDepth": -1}, SubagentConfig, "max_depth must be an integer from 0 or provider-managed, not"),
         ("subagent", {"instances": [{}, {"max_depth": "x"}]}, SubagentConfig, "instances[1].max_depth must be"),
         ("acp", {"agents": {"a": {"args": [1]}}}, AcpConfig, "agents.a.args[0] must be text, not 1"),
         ("shell", {"timeout_s": 0}, ShellConfig, "timeout_s must be a number above 0, not 0"),
-    ):
-        with pytest.raises(ConfigError) as refused:
-            read_options(name, options, struct)
-        assert str(refused.value).startswith(f"plugins.{name}.{message}")
+    ],
+)
+def test_options_of_plugins_are_refused_in_the_same_words(
+    name: str, options: JSONObject, struct: type[Struct], message: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_options(name, options, struct)
+    assert str(refused.value).startswith(f"plugins.{name}.{message}")

@@ -91,9 +91,10 @@ def test_without_a_terminal_the_answer_is_no_unless_it_was_said_to_be_yes(at: At
         server.check()
     assert [one.code for one in done] == [0, 0, 0, 0]
     assert sorted(path.name for path in place.folder.iterdir()) == ["ALLOW", "SET"]
+    assert "retinue: bash was rejected: it needs an approval" in done[0].err
     shown = place.retinue("log", done[0].session).out
     assert "asked: may bash run? (rule bash(echo *))" in shown
-    assert "reject by the policy" in shown
+    assert "rejected by the policy" in shown
     refused = place.retinue("run", "DEFAULT", "--ask", "terminal")
     assert refused.code == 2
     assert "--ask terminal needs a terminal" in refused.err

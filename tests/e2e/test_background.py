@@ -26,7 +26,11 @@ def test_the_run_waits_for_the_child_and_for_the_turn_that_its_notice_opens(at: 
         done = running.done()
         server.check()
     assert (done.code, done.result["output"], done.result["abandoned"]) == (0, "it found alaska", [])
-    at(server).check()
+    place = at(server)
+    place.check()
+    shown = place.retinue("log", done.result["agents"][0]["id"]).out.splitlines()
+    assert "activation 1" in shown
+    assert shown[-1] == "activation 1 settled: completed"
 
 
 def test_on_finish_stop_ends_the_children_and_lists_them(at: At) -> None:

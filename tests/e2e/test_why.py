@@ -40,6 +40,8 @@ def test_every_request_of_a_run_and_of_its_child_is_identical_and_is_what_the_se
             shown = place.retinue("why", id, str(seq), "--show")
             assert (shown.code, json.loads(shown.out)) == (0, body)
             assert shown.err.startswith("identical  ")
+    newest = place.retinue("why", root)
+    assert newest.out == place.retinue("why", root, str(steps(place, root)[-1])).out
     place.variables.clear()
     found = place.retinue("why", root, str(seqs[0]), "--json")
     assert (found.code, found.objects[0]["verdict"]) == (0, "identical")

@@ -47,13 +47,17 @@ class Question(Struct, frozen=True, kw_only=True):
 
 def path_of(agents: Agents, agent: Agent) -> tuple[str, ...]:
     """What `Question.path` holds for that agent, as far up as those above it are here."""
-    path = [agent.label or agent.id]
+    path = [_name(agent)]
     above = agent.session.header.parent_session
     while above is not None:
         parent = agents.get(above)
-        path.append((parent.label if parent is not None else "") or above)
+        path.append(above if parent is None else _name(parent))
         above = None if parent is None else parent.session.header.parent_session
     return tuple(reversed(path))
+
+
+def _name(agent: Agent) -> str:
+    return agent.label or ("root" if agent.session.header.parent_session is None else agent.id)
 
 
 class Answer(Struct, frozen=True, kw_only=True):

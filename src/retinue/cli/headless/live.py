@@ -19,6 +19,7 @@ from retinue.cli.text import brief, duration, tokens
 __all__ = ["LiveTree", "frame", "live_tree"]
 
 _FRAME_S = 0.2
+_TASK_WIDTH = 40
 _MARKS = {True: ("●", "cyan"), False: ("○", "dim")}
 
 
@@ -117,7 +118,10 @@ def _line(line: Line, *, waits: bool) -> Text:
         mark, style = ("✓", "green") if line.state == "completed" else ("✗", "red")
     text = Text("  " * line.depth, no_wrap=True, overflow="ellipsis")
     text.append(mark, style=style)
-    text.append(f" {brief(line.label) or line.id}", style="bold" if line.parent is None else "")
+    if line.parent is None:
+        text.append(f" {brief(line.label, _TASK_WIDTH) or line.id}", style="bold")
+    else:
+        text.append(f" {brief(line.label) or line.id}")
     text.append(
         f"  {_doing(line) if is_over or line.state is None else 'waiting'}",
         style="red" if line.state not in (None, "completed") else "dim",
@@ -137,4 +141,6 @@ def _doing(line: Line) -> str:
         counted = {name: names.count(name) for name in names}
         shown = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.items())
         return f"asks: {shown}" if line.held else shown
+    if line.trouble:
+        return f"trying again: {brief(line.trouble)}"
     return "thinking" if line.is_asking else "working" if line.is_working else "waiting"

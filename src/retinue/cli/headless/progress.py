@@ -37,6 +37,7 @@ class Progress:
                     yield
             else:
                 self.watch.on_change(_plain)
+                self.watch.on_note(_noted)
                 yield
 
     @asynccontextmanager
@@ -67,10 +68,16 @@ def restore() -> None:
 
 
 def _plain(line: Line) -> None:
-    if line.parent is None:
-        return
-    name = f"{brief(line.label)} ({line.id})" if line.label else line.id
-    say(f"{line.state or 'started'} {name}")
+    if line.parent is not None:
+        say(f"{line.state or 'started'} {_name(line)}")
+
+
+def _noted(line: Line, text: str) -> None:
+    say(f"retinue: {'' if line.parent is None else f'{_name(line)}: '}{one_line(text)}")
+
+
+def _name(line: Line) -> str:
+    return f"{brief(line.label)} ({line.id})" if line.label else line.id
 
 
 class _Shown(logging.Handler):

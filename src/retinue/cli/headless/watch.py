@@ -1,13 +1,15 @@
-"""Who works on what, as a fold of the durable events of one tree: what progress displays show."""
+"""Who works on what, as a fold of the durable events of one tree, and what goes wrong: what progress displays show."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from retinue.agent.signals import ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.compose.tree import known_ending
-from retinue.model.content import Usage
+from retinue.errors import error_record
+from retinue.model.content import Usage, UserMessage, text_of
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
@@ -24,6 +26,7 @@ from retinue.session.events import (
 )
 from retinue.session.folds import descriptor
 from retinue.session.session import Session
+from retinue.session.title import brief_title
 from retinue.subagent.outcome import Ending, turn_ending
 
 __all__ = ["Line", "Watch"]
@@ -50,6 +53,8 @@ class Line:
     """Names of the calls of this step that have no result, by index."""
     held: set[int] = field(default_factory=set[int])
     """Those of them that wait for somebody's word."""
+    trouble: str = ""
+    """Why the request under way had to be made again."""
     usage: Usage = Usage()
     started_ms: int = 0
     """Start of its last work, epoch milliseconds."""
@@ -64,10 +69,24 @@ class Watch:
         self.root: SessionId | None = None
         self.lines: dict[SessionId, Line] = {}
         self._listeners: tuple[Callable[[Line], None], ...] = ()
+        self._noters: tuple[Callable[[Line, str], None], ...] = ()
 
     def on_change(self, listener: Callable[[Line], None]) -> None:
         """`listener` hears of the start (no `state`) and the end of each agent's later work, once accounted for."""
         self._listeners = (*self._listeners, listener)
+
+    def on_note(self, listener: Callable[[Line, str], None]) -> None:
+        """`listener` hears what goes wrong with an agent that goes on all the same."""
+        self._noters = (*self._noters, listener)
+
+    def withdrawn(self, signal: ChunksWithdrawn) -> None:
+        """A request has failed. If it is made again, that is shown until it is answered, and noted the first time."""
+        line = self.lines.get(signal.agent.id)
+        if line is None or signal.delay_s is None:
+            return
+        line.trouble = error_record(signal.error)[1]
+        if signal.attempt == 1:
+            self._note(line, f"the request failed and is made again: {line.trouble}")
 
     def observe(self, session: Session, events: Sequence[Event]) -> None:
         """The events are accounted for, if they belong to the tree."""
@@ -89,16 +108,22 @@ class Watch:
             case Descriptor(label=label, mode=mode):
                 line.label = line.label or label or ""
                 line.is_continuable = line.is_continuable or mode == "continuable"
+            case UserMessage(content=content):
+                if line.parent is None:
+                    line.label = line.label or brief_title(text_of(content))
             case StepStart():
                 line.is_working = line.is_asking = True
             case AssistantReply(message=message, usage=usage):
-                line.is_asking = False
+                line.is_asking, line.trouble = False, ""
                 line.calls = {index: call.name for index, call in enumerate(message.calls)}
                 line.usage = line.usage + (usage or Usage())
             case ApprovalAsked(index=index):
                 line.held.add(index)
-            case ApprovalDecided(index=index):
+            case ApprovalDecided(index=index, verb=verb, by=by):
                 line.held.discard(index)
+                if verb == "reject" and by == "policy":
+                    call = line.calls.get(index, "a call")
+                    self._note(line, f"{call} was rejected: it needs an approval, and nobody can be asked (see --ask)")
             case ToolReturned(index=index):
                 line.calls.pop(index, None)
                 line.held.discard(index)
@@ -109,7 +134,7 @@ class Watch:
                 self._begin(line, event.time)
             case TurnEnd() as end:
                 line.is_working = line.is_asking = False
-                line.calls, line.held = {}, set()
+                line.calls, line.held, line.trouble = {}, set(), ""
                 if not line.is_continuable:
                     self._end(line, turn_ending(end), event.time)
             case ActivationEnd(outcome=outcome):
@@ -127,6 +152,10 @@ class Watch:
     def _end(self, line: Line, ending: Ending, time_ms: int) -> None:
         line.is_started, line.is_working, line.state, line.ended_ms = False, False, ending, time_ms
         self._tell(line)
+
+    def _note(self, line: Line, text: str) -> None:
+        for listener in self._noters:
+            listener(line, text)
 
     def _tell(self, line: Line) -> None:
         for listener in self._listeners:

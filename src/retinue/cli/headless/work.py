@@ -14,6 +14,7 @@ from typing import TypeAlias
 import anyio
 
 from retinue.agent.phase import Cause
+from retinue.agent.signals import ChunksWithdrawn
 from retinue.base.ids import SessionId, new_session_id
 from retinue.base.json import JSONObject
 from retinue.cli.failures import described, exit_code, say, say_unwritten
@@ -167,6 +168,7 @@ class _Work:
             with ExitStack() as stack:
                 stack.enter_context(self.output.following(app.host, lambda: self.root, stream=job.stream))
                 stack.enter_context(app.host.sessions.observe(self.progress.watch.observe, durable=True))
+                stack.enter_context(app.host.bus.on(ChunksWithdrawn, self.progress.watch.withdrawn))
                 if job.max_tokens is not None:
                     spent = Cause("limit", "over-budget")
                     stack.enter_context(

@@ -8,6 +8,8 @@ from retinue.cli.text import brief, duration, one_line, plain, tokens
 from retinue.cli.views.state import clock_time, label, state
 from retinue.model.content import Reasoning, Text, ToolCall, UserMessage, text_of
 from retinue.session.events import (
+    ActivationEnd,
+    ActivationStart,
     ApprovalAsked,
     ApprovalDecided,
     AssistantReply,
@@ -26,6 +28,7 @@ from retinue.session.events import (
     TurnEnd,
     TurnResumed,
     TurnStart,
+    encode_payload,
 )
 from retinue.session.store import SessionSummary, StoredSession
 
@@ -50,6 +53,10 @@ def log_lines(summary: SessionSummary, stored: StoredSession, *, full: bool, is_
     for event in stored.events:
         yield from view.lines(event)
     for row in stored.pending:
+        if row.delivery.is_control:
+            if row.delivery.kind == "stop" or summary.open_turn is not None:
+                yield f"order to {row.delivery.kind}: it is obeyed at the next resume"
+            continue
         mark = "parked" if row.parked else "pending"
         yield f"{mark} ({row.delivery.target}): {brief(text_of(row.delivery.message.content), _WIDTH)}"
     if summary.open_turn is not None:
@@ -74,7 +81,7 @@ class _View:
             case TurnResumed(turn=turn, n=n):
                 yield f"  turn {turn} resumed after the end of a process ({n})"
             case StepStart(step=step):
-                yield f"  step {step}"
+                yield f"  step {step}  (event {event.seq})"
             case UserMessage(content=content, source=source):
                 yield from self._text(f"    {source.kind}: ", text_of(content))
             case AssistantReply() as reply:
@@ -82,8 +89,10 @@ class _View:
             case ApprovalAsked(name=name, rule=rule):
                 yield f"    asked: may {brief(name)} run? (rule {brief(rule)})"
             case ApprovalDecided() as decided:
+                verb = "allowed" if decided.verb == "allow" else "rejected"
                 rest = f", and the rule {brief(decided.grants)} asks no more" if decided.grants else ""
-                yield from self._text(f"    {decided.verb} by the {decided.by}{rest} ", decided.words or "")
+                words = f": {decided.words}" if decided.words else ""
+                yield from self._text(f"    {verb} by the {decided.by}{rest}", words)
             case ToolReturned() as result:
                 yield from self._result(result)
             case RequestContext() as context:
@@ -100,8 +109,13 @@ class _View:
                 pass
             case Opaque(type=name):
                 yield f"    {brief(name)}"
+            case ActivationStart(epoch=epoch):
+                yield f"activation {epoch}"
+            case ActivationEnd() as end:
+                why = f" {one_line(end.detail)}" if end.detail else ""
+                yield f"activation {end.epoch} settled: {end.outcome}{why}"
             case other:
-                yield f"    {event.type}: {brief(repr(other), _WIDTH)}"
+                yield f"    {event.type} {brief(encode_payload(other).decode(), _WIDTH)}"
 
     def _reply(self, reply: AssistantReply) -> Iterator[str]:
         self._calls = reply.message.calls
