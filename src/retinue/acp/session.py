@@ -21,9 +21,9 @@ from retinue.base.jsonrpc import INTERNAL, INVALID_PARAMS, Failure
 from retinue.base.scope import Undo
 from retinue.compose.app import App
 from retinue.errors import RetinueError, error_record
-from retinue.model.content import InputBlock, text_of
+from retinue.model.content import InputBlock
 from retinue.plugins.mcp.trees import TREE_SERVERS
-from retinue.session.title import brief_title
+from retinue.session.title import brief_title, opening
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.subagent.outcome import accounting_end, turn_diagnostic, turn_ending
 from retinue.subagent.providers.acp.external import DEPTH_VARIABLE
@@ -101,7 +101,7 @@ class OpenSession:
             sent = agent.send(content, id=id)
             await sent.wait()
             if is_first:
-                self._view.say(self.id, SessionInfo(title=brief_title(text_of(content))))
+                self._view.say(self.id, SessionInfo(title=brief_title(opening(content))))
             await agent.wait_idle()
             await self._wait_below(agent)
         await agent.environment.sessions.writer.durable()

@@ -47,7 +47,7 @@ def _place(fresh: Path, target: Path) -> None:
 
 
 def _taken(target: Path) -> BadInput:
-    return BadInput(f"{str(target)!r} exists already; choose another name, or say that it shall be replaced")
+    return BadInput(f"{str(target)!r} exists already; choose another name, or replace it with --force")
 
 
 def flush_file(path: str | Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from retinue.model.content import UserMessage, text_of
+from collections.abc import Iterable
+
+from retinue.model.content import InputBlock, Text, UserMessage
 from retinue.session.store import StoredSession
 
-__all__ = ["brief_title", "title"]
+__all__ = ["brief_title", "opening", "title"]
 
 _CHARS = 80
 
@@ -16,8 +18,13 @@ def title(stored: StoredSession) -> str:
     told = (e.data for e in stored.events if e.seq >= first and isinstance(e.data, UserMessage))
     message = next(told, None)
     if message is None:
-        message = next((row.delivery.message for row in stored.pending), None)
-    return text_of(message.content) if message is not None else ""
+        message = next((row.delivery.message for row in stored.pending if not row.delivery.is_control), None)
+    return opening(message.content) if message is not None else ""
+
+
+def opening(content: Iterable[InputBlock]) -> str:
+    """The first text in it that says something; what comes with a task, such as a file, is no part of its name."""
+    return next((block.text for block in content if isinstance(block, Text) and block.text.strip()), "")
 
 
 def brief_title(text: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from retinue.cli.headless.watch import Line, Watch
@@ -15,7 +15,7 @@ from retinue.cli.text import brief, one_line, plain
 if TYPE_CHECKING:
     from retinue.cli.headless.live import LiveTree
 
-__all__ = ["Progress", "restore", "say"]
+__all__ = ["Progress", "restore", "say", "warnings_shown"]
 
 
 class Progress:
@@ -28,17 +28,16 @@ class Progress:
 
     @asynccontextmanager
     async def shown(self) -> AsyncGenerator[None]:
-        """What the watch observes is shown, and warnings of the library beside it."""
-        with _warnings():
-            if self._is_live:
-                from retinue.cli.headless.live import live_tree
+        """What the watch observes is shown."""
+        if self._is_live:
+            from retinue.cli.headless.live import live_tree
 
-                async with live_tree(self.watch) as self._tree:
-                    yield
-            else:
-                self.watch.on_change(_plain)
-                self.watch.on_note(_noted)
+            async with live_tree(self.watch) as self._tree:
                 yield
+        else:
+            self.watch.on_change(_plain)
+            self.watch.on_note(_noted)
+            yield
 
     @asynccontextmanager
     async def paused(self) -> AsyncGenerator[None]:
@@ -89,15 +88,12 @@ class _Shown(logging.Handler):
             say(logging.Formatter().formatException(record.exc_info))
 
 
-class _warnings:
+@contextmanager
+def warnings_shown() -> Generator[None]:
     """Records of the `retinue` logger are shown while the context is open."""
-
-    def __init__(self) -> None:
-        self._handler = _Shown(logging.WARNING)
-        self._logger = logging.getLogger("retinue")
-
-    def __enter__(self) -> None:
-        self._logger.addHandler(self._handler)
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self._handler)
+    handler, logger = _Shown(logging.WARNING), logging.getLogger("retinue")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

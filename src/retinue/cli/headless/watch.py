@@ -9,7 +9,7 @@ from retinue.agent.signals import ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.compose.tree import known_ending
 from retinue.errors import error_record
-from retinue.model.content import Usage, UserMessage, text_of
+from retinue.model.content import Usage, UserMessage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
@@ -26,7 +26,7 @@ from retinue.session.events import (
 )
 from retinue.session.folds import descriptor
 from retinue.session.session import Session
-from retinue.session.title import brief_title
+from retinue.session.title import brief_title, opening
 from retinue.subagent.outcome import Ending, turn_ending
 
 __all__ = ["Line", "Watch"]
@@ -110,7 +110,7 @@ class Watch:
                 line.is_continuable = line.is_continuable or mode == "continuable"
             case UserMessage(content=content):
                 if line.parent is None:
-                    line.label = line.label or brief_title(text_of(content))
+                    line.label = line.label or brief_title(opening(content))
             case StepStart():
                 line.is_working = line.is_asking = True
             case AssistantReply(message=message, usage=usage):

@@ -134,7 +134,7 @@ class _Work:
         """The exit code; whatever happened, the result is written."""
         result: Result | None = None
         try:
-            with control.opening:
+            with control.opening, progress.warnings_shown():
                 result = await self.work(control)
         except Exception as error:  # the boundary: whatever it is, whoever reads stdout gets a result
             code, message = described(error)

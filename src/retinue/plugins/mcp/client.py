@@ -197,6 +197,8 @@ async def open_client(name: str, server: ServerConfig, folder: Path | None) -> A
             )
             await stack.enter_async_context(client)
         except (MCPError, ValidationError, RuntimeError, *_BROKEN) as error:
+            if isinstance(error, FileNotFoundError) and server.command is not None:
+                raise Lost(f"there is no program {server.command!r}; install it, or correct the command") from error
             words = last_words()
             raise Lost(f"{name} cannot be reached: {error}{f'; it said: {words}' if words else ''}") from error
         yield _SDK(client, signals, last_words)
