@@ -15,6 +15,7 @@ import pytest
 from retinue.cli.group import retinue
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
+from retinue.plugins.acp.known import KNOWN
 from retinue.plugins.agents import AgentsConfig, find_agents
 from retinue.plugins.mcp.servers import read_servers, resolved
 from retinue.plugins.permissions import PermissionsConfig
@@ -127,3 +128,14 @@ def test_the_endings_on_the_page_are_those_that_there_are() -> None:
     text = (ROOT / "docs" / "guides" / "delegating.md").read_text(encoding="utf-8")
     table = text.partition("## Endings")[2].partition("\n## ")[0]
     assert tuple(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == ENDINGS
+
+
+def test_the_known_programs_and_their_keys_on_the_page_are_those_that_there_are() -> None:
+    text = " ".join((ROOT / "docs" / "guides" / "external.md").read_text(encoding="utf-8").split())
+    named = re.findall(
+        r"`(\w+)` \(`([^`]+)`\)", text.partition("Known without a command")[2].partition("Install the")[0]
+    )
+    assert dict(named) == {name: " ".join(known.argv) for name, known in KNOWN.items()}
+    keys = text.partition("those of its own maker to ")[2].partition(", where they are set")[0]
+    told = {name: tuple(re.findall(r"`(\w+)`", words)) for name, words in re.findall(r"`(\w+)` \(([^)]+)\)", keys)}
+    assert told == {name: known.pass_env for name, known in KNOWN.items() if known.pass_env}

@@ -183,4 +183,4 @@ def test_without_the_sdk_the_command_says_what_to_install(place: Place, tmp_path
     place.variables["PYTHONPATH"] = str(hidden)
     done = place.retinue("mcp", "--model", "ollama:x")
     assert (done.code, done.out) == (2, "")
-    assert "retinue[mcp]" in done.err
+    assert "pip install -e '.[mcp]'" in done.err

@@ -39,7 +39,9 @@ async def _served(common: Common) -> int:
     try:
         from retinue.mcp.server import serve
     except ImportError as error:
-        raise ConfigError("retinue mcp needs the official SDK: install retinue[mcp]") from error
+        raise ConfigError(
+            "retinue mcp needs the official SDK; in the folder of Retinue: pip install -e '.[mcp]'"
+        ) from error
     folder = common.folder
     config = common.load(with_dotenv(os.environ, folder))
     async with until_signalled(_GRACE_S) as ending:

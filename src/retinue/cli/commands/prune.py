@@ -60,7 +60,7 @@ async def _prune(common: Common, ids: Sequence[str], days: float | None, force: 
         if rest:
             click.echo(f"{len(rest)} more owe work and stay; --force removes them too", err=True)
         if not trees and not rest:
-            click.echo("no tree is that old; nothing was removed", err=True)
+            click.echo("no tree is that old", err=True)
         if dry_run or not trees:
             return 0
         if not yes and not _agreed(len(trees)):

@@ -1,7 +1,7 @@
 """External agents as children: programs that speak the Agent Client Protocol, each under a delegation tool of its own.
 
-They are programs of the user: they are not confined, they get no key that is not named for them, and whoever has the
-permission `read-only` cannot start them.
+They are programs of the user: they are not confined, they get no key but those named for them (in `env`, or in `known`
+for those that are known), and whoever has the permission `read-only` cannot start them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class ExternalConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The program; looked for like a shell does."""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    """All that the program sees besides the plain variables; `${NAME}` and `${NAME:-default}` are filled in."""
+    """What the program sees besides the plain variables; `${NAME}` and `${NAME:-default}` are filled in. A known one
+    also gets the keys of its own maker."""
     cwd: str | None = None
     """The folder it works in; the child's own if absent."""
     tool_name: str | None = None

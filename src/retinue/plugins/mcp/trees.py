@@ -25,7 +25,9 @@ def client_opener() -> OpenClient:
     try:
         from retinue.plugins.mcp import client
     except ImportError as error:
-        raise ConfigError("MCP servers are asked for, but the extra is missing: pip install 'retinue[mcp]'") from error
+        raise ConfigError(
+            "MCP servers are asked for, but the extra is missing; in the folder of Retinue: pip install -e '.[mcp]'"
+        ) from error
     return client.open_client
 
 
