@@ -52,6 +52,20 @@ async def test_a_call_is_asked_about_with_its_change_and_runs_when_it_is_allowed
         assert (tmp_path / "a.txt").read_text() == "new\n"
 
 
+async def test_a_question_about_a_file_that_is_there_shows_what_would_be_replaced(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old\n")
+    model = ScriptedModel()
+    model.script("", _write(), text("not written"))
+    async with stock(model, tmp_path, ASK) as app, connected(app) as client:
+        session = await client.new(tmp_path)
+        prompt = client.start_prompt(session, "Write.")
+        asked = await _asked(client)
+        change = {"type": "diff", "path": str(tmp_path / "a.txt"), "oldText": "old\n", "newText": "new\n"}
+        assert asked["params"]["toolCall"]["content"] == [change]
+        _answer(client, asked, _select("reject"))
+        await client.answer(prompt)
+
+
 async def test_what_is_allowed_from_now_on_is_not_asked_again(tmp_path: Path) -> None:
     model = ScriptedModel()
     model.script("", _write(), _write("b.txt"), text("written"))

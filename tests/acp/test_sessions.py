@@ -40,11 +40,11 @@ async def test_a_prompt_streams_what_the_model_says_and_thinks_and_answers_when_
 
 
 async def test_tool_calls_show_kind_place_and_change(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
+    (tmp_path / "a.txt").write_text("zero\none\n")
     model = ScriptedModel()
     model.script(
         "",
-        calls(call("read", path="a.txt")),
+        calls(call("read", path="a.txt", offset=2, limit=1)),
         calls(call("edit", path="a.txt", old_string="one", new_string="two")),
         calls(call("write", path="b.txt", content="new\n"), call("read", path="missing.txt")),
         text("Done."),
@@ -64,13 +64,40 @@ async def test_tool_calls_show_kind_place_and_change(tmp_path: Path) -> None:
     assert list(states.values()) == [["pending", "in_progress", "completed"]] * 3 + [
         ["pending", "in_progress", "failed"]
     ]
-    assert read["locations"] == [{"path": str(tmp_path / "a.txt")}]
-    assert read["rawInput"] == {"path": "a.txt"}
-    assert "one" in read["content"][0]["content"]["text"]
+    assert read["locations"] == [{"path": str(tmp_path / "a.txt"), "line": 2}]
+    assert read["title"] == "read: a.txt (lines 2-2)"
+    assert read["rawInput"] == {"path": "a.txt", "offset": 2, "limit": 1}
+    assert read["content"][0]["content"]["text"].startswith("```console\n     2\tone\n")
+    assert edit["locations"] == [{"path": str(tmp_path / "a.txt"), "line": 2}]
+    assert "it now reads" in edit["rawOutput"]["output"], "what the content does not show"
+    assert write["rawOutput"]["did"] == "created"
     assert edit["content"] == [{"type": "diff", "path": str(tmp_path / "a.txt"), "oldText": "one", "newText": "two"}]
     assert write["content"] == [{"type": "diff", "path": str(tmp_path / "b.txt"), "newText": "new\n"}]
     assert "missing.txt" in missing["content"][0]["content"]["text"]
     assert missing["title"] == "read: missing.txt"
+
+
+async def test_a_file_that_is_replaced_is_shown_as_what_changed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 21)))
+    after = "".join(f"{n}\n" for n in [*range(1, 10), "ten", *range(11, 21)])
+    model = ScriptedModel()
+    model.script(
+        "", calls(call("read", path="a.txt")), calls(call("write", path="a.txt", content=after)), text("Done.")
+    )
+    async with stock(model, tmp_path) as app, connected(app) as client:
+        session = await client.new(tmp_path)
+        await client.prompt(session, "Change it.")
+        written = client.of(session, "tool_call_update")[-1]
+    assert written["content"] == [
+        {
+            "type": "diff",
+            "path": str(tmp_path / "a.txt"),
+            "oldText": "7\n8\n9\n10\n11\n12\n13\n",
+            "newText": "7\n8\n9\nten\n11\n12\n13\n",
+        }
+    ]
+    assert written["locations"] == [{"path": str(tmp_path / "a.txt"), "line": 10}]
+    assert set(written["rawOutput"]) == {"path", "did", "line", "output"}
 
 
 async def test_what_the_model_writes_down_to_do_is_a_plan(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from retinue.base.ids import SessionId
 from retinue.errors import ToolFailure
 from retinue.model.content import Image, text_of
 from retinue.plugins.files import Seen, file_tools, sections
+from retinue.plugins.files._change import difference
 from retinue.plugins.files._replace import replaced
 from retinue.plugins.permissions import Permissions
 from retinue.tools.tool import CallKey, ToolContext
@@ -257,7 +258,32 @@ async def test_an_edit_shows_what_the_file_reads_now(box: ToolBox) -> None:
     await box.call("read", path="a.py")
     result = await box.call("edit", path="a.py", old_string="return 2", new_string="return 3")
     assert "     6\t    return 3" in text_of(result.content)
-    assert result.meta == {"path": str(box.caller.cwd / "a.py"), "did": "edited"}
+    assert result.meta == {"path": str(box.caller.cwd / "a.py"), "did": "edited", "line": 6}
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=12), st.lists(st.sampled_from("abc"), max_size=12), st.booleans())
+def test_the_difference_of_a_replaced_file_leads_from_the_old_to_the_new(
+    old: list[str], new: list[str], ended: bool
+) -> None:
+    before, after = ("\r\n".join(lines) + ("\r\n" if ended and lines else "") for lines in (old, new))
+    facts = difference(before.encode(), after.encode())
+    before, after = before.replace("\r\n", "\n"), after.replace("\r\n", "\n")
+    if before == after:
+        assert facts == {}
+        return
+    line, old_text, new_text = facts["line"], facts["old_text"], facts["new_text"]
+    assert isinstance(line, int)
+    assert isinstance(old_text, str)
+    assert isinstance(new_text, str)
+    start = len("".join(before.splitlines(keepends=True)[: max(0, line - 4)]))
+    assert before[start:].startswith(old_text)
+    assert before[:start] + new_text + before[start + len(old_text) :] == after
+
+
+def test_no_difference_is_kept_of_what_is_no_text_or_much() -> None:
+    assert difference(b"a\0b", b"text") == {}
+    assert difference(b"a\n" * 20_000, b"b\n" * 20_000) == {}
+    assert difference(b"a" * 3_000_000, b"b") == {}
 
 
 async def test_an_ambiguous_edit_names_the_places(box: ToolBox) -> None:

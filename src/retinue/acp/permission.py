@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 from msgspec import Raw
 
 from retinue.acp.tree import TreeView
 from retinue.acp.types import PermissionAnswer, PermissionOption
 from retinue.base.jsonrpc import Failure, Peer
+from retinue.errors import ToolFailure
 from retinue.host.approvals import Answer, Approvals, Question
+from retinue.plugins.confined import open_regular
 
 __all__ = ["ClientAnswers", "Start"]
 
@@ -26,6 +31,7 @@ _OPTIONS = (
     PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
 )
 _ANSWERS = {"allow": Answer(verb="allow"), "always": Answer(verb="allow", always=True)}
+_SHOWN_BYTES = 200_000
 _REJECTED = Answer(verb="reject")
 
 
@@ -51,9 +57,9 @@ class ClientAnswers:
             scope.cancel()
 
     async def _ask(self, question: Question) -> None:
-        session, call = self._view.question(question)
-        params = {"sessionId": session, "toolCall": call, "options": _OPTIONS}
         with self._open[question.id]:
+            session, call = self._view.question(question, before=await self._replaced(question))
+            params = {"sessionId": session, "toolCall": call, "options": _OPTIONS}
             try:
                 answer = _read(await self._peer.request("session/request_permission", params))
             except Failure:
@@ -61,6 +67,23 @@ class ClientAnswers:
             if not self._peer.closed.is_set():  # else nobody has answered, and what asks is about to end
                 self._approvals.answer(question.id, answer)
         del self._open[question.id]
+
+    async def _replaced(self, question: Question) -> str | None:
+        """The text of the file that the call would replace as a whole, if there is one that can be shown."""
+        match question.tool, question.arguments:
+            case "write", {"path": str(path)} if path:
+                return await to_thread.run_sync(_text_of, self._view.folder(question.agent), path)
+            case _:
+                return None
+
+
+def _text_of(folder: Path, path: str) -> str | None:
+    try:
+        with open_regular((folder / os.path.expanduser(path)).resolve()) as stream:
+            data = stream.read(_SHOWN_BYTES + 1)
+        return data.decode() if len(data) <= _SHOWN_BYTES else None
+    except (OSError, ValueError, RuntimeError, ToolFailure):
+        return None
 
 
 def _read(result: Raw) -> Answer:

@@ -45,6 +45,7 @@ from retinue.base.jsonrpc import (
 from retinue.errors import ConfigError, ModelNotConfigured, RetinueError
 
 if TYPE_CHECKING:  # all that is needed to answer `initialize` is imported above
+    from retinue.acp.outputs import TerminalKey
     from retinue.acp.sessions import OpenSessions
     from retinue.acp.source import Source
 
@@ -83,6 +84,7 @@ class Server:
         self._peer = Peer(pipe, self._handle, on_cancel=self._gave_up, max_line_bytes=max_line_bytes)
         self._is_initialized = False
         self._subagents = False
+        self._terminals: TerminalKey | None = None
         self._sessions: OpenSessions | None = None
         self._opening = anyio.Lock()
         self._asking: TaskGroup | None = None
@@ -144,6 +146,7 @@ class Server:
                 self._subagents = True
             case _:
                 self._subagents = False
+        self._terminals = _terminals(params.client_capabilities)
         images = False
         methods: list[JSON] = []
         try:
@@ -177,7 +180,9 @@ class Server:
                 from retinue.acp.sessions import OpenSessions
 
                 assert self._asking is not None
-                self._sessions = OpenSessions(app, self._peer, self._asking.start_soon, subagents=self._subagents)
+                self._sessions = OpenSessions(
+                    app, self._peer, self._asking.start_soon, subagents=self._subagents, terminals=self._terminals
+                )
                 self._undo.enter_context(self._sessions.following())
             return self._sessions
 
@@ -214,6 +219,17 @@ class Server:
         if self._sessions is not None:
             self._sessions.cancel(SessionId(params.session_id))
         return None
+
+
+def _terminals(capabilities: JSON) -> TerminalKey | None:
+    """How the client wants to see the commands that we run, if it said that it can. Source: decision 0019."""
+    match capabilities:
+        case {"_meta": {"terminal_output": True}}:
+            return "terminal_output"
+        case {"_meta": {"terminal_output_delta": True}}:
+            return "terminal_output_delta"
+        case _:
+            return None
 
 
 def _read(struct: type[P], params: Raw) -> P:

@@ -11,11 +11,12 @@ from pathlib import Path
 import anyio
 
 from retinue.acp.listing import same_folder
+from retinue.acp.outputs import TerminalKey
 from retinue.acp.permission import ClientAnswers, Start
 from retinue.acp.session import OpenSession
 from retinue.acp.tree import TreeView
 from retinue.acp.types import LoadParams, McpServer, NewParams, Update
-from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
+from retinue.agent.signals import CallOutput, ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject
 from retinue.base.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure, Peer
@@ -36,18 +37,23 @@ _MODES: Sequence[tuple[Preset, str, str]] = (
     ("workspace-write", "Workspace", "Changes files inside the working folder."),
     ("full-access", "Full access", "Changes files and runs commands everywhere."),
 )
+_PAUSE_S, _REPLACED_PAUSE_S = 0.1, 1.0
+"""Between two times at which what calls say is told: where it is appended, and where it replaces what was told."""
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class OpenSessions:
     """The sessions of one connection."""
 
-    def __init__(self, app: App, peer: Peer, start: Start, *, subagents: bool) -> None:
-        """`start` starts the tasks that ask the client."""
+    def __init__(self, app: App, peer: Peer, start: Start, *, subagents: bool, terminals: TerminalKey | None) -> None:
+        """`start` starts the tasks that ask the client, and the one that tells it what calls say."""
         self._app = app
         self._peer = peer
         self._start = start
         self._subagents = subagents
+        self._terminals: TerminalKey | None = terminals
+        self._said = anyio.Event()
+        """A call has said something that was not told."""
         self._views: dict[SessionId, TreeView] = {}
         self._open: dict[SessionId, OpenSession] = {}
 
@@ -70,11 +76,19 @@ class OpenSessions:
             if view is not None:
                 view.withdrawn(event)
 
+        def output(event: CallOutput) -> None:
+            view = self._views.get(event.agent.session.root)
+            if view is not None:
+                view.output(event)
+                self._said.set()
+
         host = self._app.host
+        self._start(self._tell_output)
         with (
             host.sessions.observe(observe, durable=True),
             host.bus.on(ChunkArrived, chunk),
             host.bus.on(ChunksWithdrawn, withdrawn),
+            host.bus.on(CallOutput, output),
         ):
             yield
 
@@ -89,7 +103,7 @@ class OpenSessions:
         """The result of `session/new`: the session is durable, and its client hears of it from here on."""
         folder = _folder(params)
         await self._bring_servers(id, params.mcp_servers, folder)
-        view = self._views[id] = TreeView(id, self._tell, subagents=self._subagents)
+        view = self._views[id] = self._view(id)
         undo = self._answering(view)
         try:
             agent = await self._app.agent(id=id, cwd=folder)
@@ -119,7 +133,7 @@ class OpenSessions:
         is_here = agents.get(id) is not None
         if not is_here:
             await self._bring_servers(id, params.mcp_servers, folder)
-        view = self._views[id] = TreeView(id, self._tell, subagents=self._subagents)
+        view = self._views[id] = self._view(id)
         view.hold()
         known = self._open.get(id)
         is_own = not is_here or (known is not None and known.is_own)
@@ -143,6 +157,9 @@ class OpenSessions:
         else:
             self._open[id] = OpenSession(self._app, agent, view, is_own=is_own, undo=undo)
         return self._modes(id)
+
+    def _view(self, id: SessionId) -> TreeView:
+        return TreeView(id, self._tell, subagents=self._subagents, terminals=self._terminals)
 
     async def set_mode(self, id: SessionId, mode: str) -> None:
         """The session has that permission. Raises: Failure, ConfigError, Unauthorized."""
@@ -174,6 +191,16 @@ class OpenSessions:
         async with anyio.create_task_group() as group:
             for session in self._open.values():
                 group.start_soon(session.close)
+
+    async def _tell_output(self) -> None:
+        """What calls say is told for as long as this runs, as fast as the client takes it and people read."""
+        while True:
+            await self._said.wait()
+            self._said = anyio.Event()
+            for view in self._views.values():
+                view.tell_output()
+            await self._peer.flushed()
+            await anyio.sleep(_REPLACED_PAUSE_S if self._terminals is None else _PAUSE_S)
 
     def _tell(self, session: SessionId, update: Update) -> None:
         self._peer.notify("session/update", {"sessionId": session, "update": update})

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from retinue.acp.calls import call_id, call_returned, call_started, plan_of, shown
+from retinue.acp.calls import call_id, call_started, plan_of, shown
+from retinue.acp.outputs import Outputs, TerminalKey
 from retinue.acp.types import (
     AgentChunk,
     Cost,
@@ -19,7 +20,6 @@ from retinue.acp.types import (
     StopReason,
     TextBlock,
     ThoughtChunk,
-    ToolCallChanged,
     ToolContent,
     Update,
     UsageChanged,
@@ -37,6 +37,7 @@ from retinue.session.events import (
     SandboxMode,
     SessionHeader,
     StepStart,
+    TaskEnded,
     ToolReturned,
     ToolStart,
     TurnEnd,
@@ -63,7 +64,10 @@ def stop_reason(ending: Ending) -> StopReason | None:
 class Transcript:
     """`tell` is called with each update, in order."""
 
-    def __init__(self, header: SessionHeader, tell: Callable[[Update], None]) -> None:
+    def __init__(
+        self, header: SessionHeader, tell: Callable[[Update], None], *, terminals: TerminalKey | None = None
+    ) -> None:
+        """`terminals`: how the client wants to see commands, if it can show terminals that it does not run."""
         self.header = header
         self.next_seq = header.seed_length or 0
         """The first event that was not applied. What a fork copied is its parent's and not told."""
@@ -79,6 +83,8 @@ class Transcript:
         """The id of the call that would start a child, by the id that the child would have."""
         self.results: dict[str, tuple[ToolContent, ...]] = {}
         """What is shown of the calls that started a child and have a result, by their ids."""
+        self.outputs = Outputs(header.id, tell, terminals)
+        """What calls say while they run."""
         self._tell = tell
         self._cwd = Path(header.cwd or "/")
         self._calls: tuple[ToolCall, ...] = ()
@@ -121,16 +127,17 @@ class Transcript:
             case AssistantReply() as reply:
                 self._reply(event.seq, reply)
             case ToolStart(index=index):
-                self._tell(ToolCallChanged(tool_call_id=call_id(self._reply_seq, index), status="in_progress"))
+                self.outputs.begun(call_id(self._reply_seq, index), self._calls[index].name, live=live)
             case ToolReturned() as returned:
                 self.busy.pop(returned.index, None)
-                changed = call_returned(self._reply_seq, self._calls[returned.index], returned, self._cwd)
+                changed = self.outputs.returned(self._reply_seq, self._calls[returned.index], returned, self._cwd)
                 if "subagent_id" in (returned.meta or {}):
                     self.results[changed.tool_call_id] = changed.content or ()
-                self._tell(changed)
                 plan = plan_of(returned)
                 if plan is not None:
                     self._tell(plan)
+            case TaskEnded() as ended:
+                self.outputs.task_ended(ended)
             case SandboxMode(mode=mode) if self.header.origin is None:
                 self._tell(ModeChanged(current_mode_id=mode))
             case ApprovalAsked():
@@ -162,8 +169,9 @@ class Transcript:
         self._calls, self._reply_seq = reply.message.calls, seq
         self.busy = {index: call.name for index, call in enumerate(self._calls)}
         for index, call in enumerate(self._calls):
-            self.delegations[SessionId(derived_id("agent", self.id, seq, index))] = call_id(seq, index)
-            self._tell(call_started(seq, index, call, self._cwd))
+            id = call_id(seq, index)
+            self.delegations[SessionId(derived_id("agent", self.id, seq, index))] = id
+            self._tell(call_started(seq, index, call, self._cwd, terminal=self.outputs.terminal(id, call.name)))
         if reply.usage is not None:
             self._used(reply.usage)
 

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from heapq import merge
 from pathlib import Path
 
-from retinue.acp.calls import call_asked, shown
+from retinue.acp.calls import call_asked, call_id, shown
+from retinue.acp.outputs import TerminalKey
 from retinue.acp.transcript import Transcript
 from retinue.acp.types import (
     CommonContent,
@@ -22,7 +23,7 @@ from retinue.acp.types import (
     ToolCallChanged,
     Update,
 )
-from retinue.agent.signals import ChunkArrived, ChunksWithdrawn
+from retinue.agent.signals import CallOutput, ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import MessageId, SessionId
 from retinue.host.approvals import Question
 from retinue.model.content import UserMessage
@@ -44,12 +45,13 @@ Tell = Callable[[SessionId, Update], None]
 class TreeView:
     """What the client knows of one tree. Hand it the durable events of every session, and the chunks."""
 
-    def __init__(self, root: SessionId, tell: Tell, *, subagents: bool) -> None:
+    def __init__(self, root: SessionId, tell: Tell, *, subagents: bool, terminals: TerminalKey | None = None) -> None:
         self.root = root
         self.is_muted = True
         """Nothing is told: the client does not know the session yet."""
         self._tell = tell
         self._subagents = subagents
+        self._terminals: TerminalKey | None = terminals
         self._transcripts: dict[SessionId, Transcript] = {}
         self._own: set[MessageId] = set()
         """Messages that the client sent to the root."""
@@ -85,6 +87,21 @@ class TreeView:
         if transcript is not None:
             transcript.withdraw()
 
+    def output(self, event: CallOutput) -> None:
+        """A call says that, if it belongs to the tree; it is told with `tell_output`."""
+        transcript = self._transcripts.get(event.agent.id)
+        if transcript is not None and self._shows(event.agent.id):
+            transcript.outputs.add(call_id(event.key.seq, event.key.index), event.text)
+
+    def tell_output(self) -> None:
+        """What calls said by now was told."""
+        if self._held is None:
+            for transcript in self._transcripts.values():
+                transcript.outputs.tell_new()
+
+    def _shows(self, id: SessionId) -> bool:
+        return self._subagents or id == self.root
+
     def _streaming(self, event: ChunkArrived | ChunksWithdrawn) -> Transcript | None:
         return None if self._held is not None else self._transcripts.get(event.agent.id)
 
@@ -92,14 +109,23 @@ class TreeView:
         """The client sent that message to the root and need not be told of it."""
         self._own.add(id)
 
-    def question(self, question: Question) -> tuple[SessionId, ToolCallAsked]:
-        """Under which session the client is asked, and about which call. Who sees no children is asked by the root."""
+    def folder(self, id: SessionId) -> Path:
+        """Where that session works, as far as it is known."""
+        transcript = self._transcripts.get(id)
+        return transcript.cwd if transcript is not None else Path("/")
+
+    def question(self, question: Question, *, before: str | None = None) -> tuple[SessionId, ToolCallAsked]:
+        """Under which session the client is asked, and about which call. Who sees no children is asked by the root.
+
+        `before` is the text of a file that the call would replace.
+        """
         transcript = self._transcripts.get(question.agent)
         call = (transcript.call_of(question.id) if transcript is not None else None) or question.id
-        cwd = transcript.cwd if transcript is not None else Path("/")
+        cwd = self.folder(question.agent)
         if question.agent == self.root or (self._subagents and transcript is not None):
-            return question.agent, call_asked(call, question, cwd)
-        return self.root, call_asked(f"{question.agent}/{call}", question, cwd, by=" > ".join(question.path[1:]))
+            return question.agent, call_asked(call, question, cwd, before=before)
+        by = " > ".join(question.path[1:])
+        return self.root, call_asked(f"{question.agent}/{call}", question, cwd, by=by, before=before)
 
     # What is stored
 
@@ -136,8 +162,11 @@ class TreeView:
     def _known(self, header: SessionHeader, events: Sequence[Event]) -> Transcript:
         transcript = self._transcripts.get(header.id)
         if transcript is None:
-            shows = self._subagents or header.id == self.root
-            transcript = Transcript(header, (lambda update: self.say(header.id, update)) if shows else _nothing)
+            transcript = Transcript(
+                header,
+                (lambda update: self.say(header.id, update)) if self._shows(header.id) else _nothing,
+                terminals=self._terminals,
+            )
             if header.id == self.root:
                 transcript.own = self._own
             made = descriptor(header, events)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from retinue.base.json import JSON, JSONObject
 
@@ -45,6 +45,7 @@ __all__ = [
     "State",
     "StopReason",
     "SubagentUpdate",
+    "TerminalContent",
     "TextBlock",
     "ThoughtChunk",
     "ToolCallAsked",
@@ -62,7 +63,9 @@ VERSION = 1
 """Of the protocol."""
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
-ToolKind: TypeAlias = Literal["read", "edit", "search", "execute", "think", "fetch", "other"]
+ToolKind: TypeAlias = Literal[
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
+]
 ToolStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
 
 
@@ -239,7 +242,13 @@ class DiffContent(_Out, frozen=True, tag="diff", tag_field="type"):
     old_text: str | None = None
 
 
-ToolContent: TypeAlias = CommonContent | DiffContent
+class TerminalContent(_Out, frozen=True, tag="terminal", tag_field="type"):
+    """A terminal that shows what a call says."""
+
+    terminal_id: str
+
+
+ToolContent: TypeAlias = CommonContent | DiffContent | TerminalContent
 
 
 class Location(_Out, frozen=True):
@@ -260,15 +269,19 @@ class ToolCallStarted(_Update, frozen=True, tag="tool_call"):
     content: tuple[ToolContent, ...] = ()
     locations: tuple[Location, ...] = ()
     raw_input: JSONObject | UnsetType = UNSET
+    meta: JSONObject | None = field(default=None, name="_meta")
 
 
 class ToolCallChanged(_Update, frozen=True, tag="tool_call_update"):
     """What is new about a call; the rest stays as it was."""
 
     tool_call_id: str
+    title: str | None = None
     status: ToolStatus | None = None
     content: tuple[ToolContent, ...] | None = None
     locations: tuple[Location, ...] | None = None
+    raw_output: JSONObject | UnsetType = UNSET
+    meta: JSONObject | None = field(default=None, name="_meta")
 
 
 class ToolCallAsked(_Out, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import anyio.lowlevel
 from msgspec import Struct
 
 from retinue.agent.phase import Running
+from retinue.agent.signals import CallOutput
 from retinue.base.ids import MessageId, derived_id
 from retinue.base.json import JSONObject
 from retinue.errors import RetinueError, ToolFailure, error_record
@@ -72,15 +74,24 @@ async def run_calls(agent: Agent, run: Running, turn: int, step: OpenStep) -> No
 
 def _call(agent: Agent, turn: int, step: OpenStep, index: int) -> _Call:
     call = step.calls[index]
+    key = CallKey(session_id=agent.id, seq=step.reply_seq, index=index)
     context = ToolContext(
         caller=agent,
-        key=CallKey(session_id=agent.id, seq=step.reply_seq, index=index),
+        key=key,
         name=call.name,
         call_id=call.id,
         turn=turn,
         step=step.number,
+        tell=_teller(agent, key) if agent.bus.wants(CallOutput) else None,
     )
     return _Call(index, call, context)
+
+
+def _teller(agent: Agent, key: CallKey) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        agent.bus.publish(CallOutput(agent, key, text))
+
+    return tell
 
 
 def _is_safe(agent: Agent, call: _Call) -> bool:

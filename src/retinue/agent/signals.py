@@ -10,6 +10,7 @@ from msgspec import Struct
 from retinue.model.chunks import Chunk
 from retinue.session.mailbox import PendingRow
 from retinue.session.rows import Delivery
+from retinue.tools.tool import CallKey
 
 if TYPE_CHECKING:
     from retinue.agent.agent import Agent
@@ -18,6 +19,7 @@ __all__ = [
     "AgentCreated",
     "AgentDisposed",
     "AgentFailed",
+    "CallOutput",
     "ChunkArrived",
     "ChunksWithdrawn",
     "MessageClaimed",
@@ -105,6 +107,17 @@ class Stopped(Struct, frozen=True):
     """A stop of the agent is over: it may start again."""
 
     agent: Agent
+
+
+class CallOutput(Struct, frozen=True):
+    """What is new of a call's output while it runs, and after its result for what it left in the background.
+
+    Nothing of it is logged, and it comes as fast as it is made: whoever passes it on bounds it.
+    """
+
+    agent: Agent
+    key: CallKey
+    text: str
 
 
 class ChunkArrived(Struct, frozen=True):

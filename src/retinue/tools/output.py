@@ -32,6 +32,7 @@ __all__ = [
     "spill_folder",
     "spill_path",
     "spilled_sessions",
+    "without_controls",
     "write_private",
 ]
 
@@ -53,7 +54,11 @@ def clean_text(text: str) -> str:
 
 def decode_output(data: bytes) -> str:
     """Bytes of a program as text: undecodable ones and control characters become U+FFFD, line ends become newlines."""
-    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    return without_controls(data.decode("utf-8", "replace").replace("\r\n", "\n"))
+
+
+def without_controls(text: str) -> str:
+    """`text` with U+FFFD for control characters, but for those of lines and the escape."""
     return _CONTROL.sub("\ufffd", text)
 
 

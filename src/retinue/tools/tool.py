@@ -63,6 +63,9 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     call_id: str
     turn: int
     step: int
+    tell: Callable[[str], None] | None = None
+    """Takes what is new of the call's output, for whoever watches; None = nobody does. It never blocks. Also for work
+    that the call leaves in the background. Nothing of it is logged or read by the model: the result has what counts."""
     created: list[str] = []
     """Durable things that this call made, as the model may name them: an aborted call still shows them."""
 

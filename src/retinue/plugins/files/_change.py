@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+from retinue.base.json import JSONObject
 from retinue.errors import ToolFailure
 from retinue.plugins.confined import FileTaken, open_regular, put_file
 from retinue.plugins.files._replace import replaced
@@ -30,6 +31,9 @@ from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 _CONTEXT_LINES = 3
 _SNIPPET_LINES = 60
+_COMPARED_BYTES = 2_000_000
+_DIFFERENCE_CHARS = 20_000
+"""Of a replaced file, kept in the log to show what changed."""
 
 
 def write_tool(permissions: Permissions, seen: Seen) -> Tool:
@@ -67,7 +71,8 @@ def write_tool(permissions: Permissions, seen: Seen) -> Tool:
             seen.note(caller.id, real, data)
         did = "created" if old is None else "replaced"
         lines = data.count(b"\n") + (not data.endswith(b"\n") and data != b"")
-        return _changed(real, f"{did} {real} ({plural(lines, 'line')}, {len(data)} bytes)", did)
+        change = {} if old is None else difference(old[0], data)
+        return _changed(real, f"{did} {real} ({plural(lines, 'line')}, {len(data)} bytes)", did, change)
 
     return write
 
@@ -104,7 +109,8 @@ def edit_tool(permissions: Permissions, seen: Seen) -> Tool:
             put_file(real, data, like=stat)
             seen.note(caller.id, real, data)
         said = f"replaced {plural(len(places), 'occurrence')} in {real}"
-        return _changed(real, f"{said}; it now reads:\n{_snippet(after, places[0], new_string)}", "edited")
+        shown = f"{said}; it now reads:\n{_snippet(after, places[0], new_string)}"
+        return _changed(real, shown, "edited", {"line": after.count("\n", 0, places[0]) + 1})
 
     return edit
 
@@ -140,6 +146,31 @@ def _snippet(text: str, at: int, new: str) -> str:
     return numbered(shown, first + 1) + (f"\n[{more} more lines]" if more > 0 else "")
 
 
-def _changed(real: Path, text: str, did: str) -> ToolResult:
-    path = clean_text(str(real))
-    return ToolResult.text(clean_text(text), value={"path": path, "did": did}, meta={"path": path, "did": did})
+def difference(before: bytes, after: bytes) -> JSONObject:
+    """Where a text that was replaced differs, for people: the lines before and after, with some around them.
+
+    Nothing if they do not, or if that would be much.
+    """
+    if before == after or max(len(before), len(after)) > _COMPARED_BYTES or is_binary(before) or is_binary(after):
+        return {}
+    old, new = _lines(before), _lines(after)
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    most = shorter - head
+    tail = next((at for at in range(most) if old[-1 - at] != new[-1 - at]), most)
+    first, keep = max(0, head - _CONTEXT_LINES), max(0, tail - _CONTEXT_LINES)
+    parts = ["".join(lines[first : len(lines) - keep]) for lines in (old, new)]
+    if sum(map(len, parts)) > _DIFFERENCE_CHARS:
+        return {}
+    return {"line": head + 1, "old_text": parts[0], "new_text": parts[1]}
+
+
+def _lines(data: bytes) -> list[str]:
+    *whole, rest = clean_text(decode_text(data)).replace("\r\n", "\n").split("\n")
+    return [*(f"{line}\n" for line in whole), *([rest] if rest else [])]
+
+
+def _changed(real: Path, text: str, did: str, change: JSONObject) -> ToolResult:
+    """`change` are further facts for front ends."""
+    facts: JSONObject = {"path": clean_text(str(real)), "did": did}
+    return ToolResult.text(clean_text(text), value=facts, meta={**facts, **change})

@@ -39,7 +39,7 @@ from retinue.tools.output import spill_path
 from retinue.tools.secrets import Secrets
 from retinue.tools.tool import Caller, Tool, ToolContext, ToolResult
 
-__all__ = ["OPTIONS", "ShellConfig", "plugin", "sections", "shell_tools"]
+__all__ = ["OPTIONS", "ShellConfig", "plugin", "sections", "shell_tools", "signal_name"]
 
 
 class ShellConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -148,7 +148,7 @@ def shell_tools(
                 running=running,
                 afterwards=afterwards,
             )
-        output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key), secrets)
+        output = OutputBuffer(None if spill is None else spill_path(spill, ctx.key), secrets, ctx.tell)
         try:
             run = await start_command(
                 line,
@@ -208,6 +208,7 @@ async def _in_background(
         secrets=secrets,
         running=running,
         afterwards=afterwards,
+        tell=ctx.tell,
     )
     ctx.created.append(f"task {started.id}")
     return ToolResult.text(
@@ -219,11 +220,12 @@ def _result(run: CommandRun, timed_out_s: float | None, description: str) -> Too
     """A failing command is no failed call: its exit code is an answer, and often the one that was looked for."""
     shown = run.output.text().strip("\n")
     code = run.exit_code
-    notes: list[str] = []
+    ends: list[str] = []
     if code is not None and code < 0 and timed_out_s is None:
-        notes.append(f"[ended by signal {_signal_name(-code)}]")
+        ends.append(f"[ended by signal {signal_name(-code)}]")
     elif code and timed_out_s is None:
-        notes.append(f"[exit code: {code}]")
+        ends.append(f"[exit code: {code}]")
+    notes: list[str] = []
     if run.stopped_others:
         notes.append("[background processes that the command left were stopped]")
     if run.left_others:
@@ -233,16 +235,21 @@ def _result(run: CommandRun, timed_out_s: float | None, description: str) -> Too
         "output_bytes": run.output.total_bytes,
         "timed_out": timed_out_s is not None,
     }
-    meta = {**value, "description": description} if description else value
+    meta = {**value, "description": description} if description else {**value}
+    if timed_out_s is not None:
+        meta["notes"] = [f"[stopped after {timed_out_s:g} s]", *notes]
+    elif notes:
+        meta["notes"] = [*notes]
     if timed_out_s is None:
-        text = "\n".join([shown or "(no output)", *notes])
+        text = "\n".join([shown or "(no output)", *ends, *notes])
         return ToolResult.text(text, value=value, meta=meta)
     said = f"Error: the command ran longer than {timed_out_s:g} s and was stopped; its output until then:"
     text = "\n".join([said, shown or "(no output)", *notes])
     return ToolResult(content=(Text(text),), is_error=True, code="TIMEOUT", value=value, meta=meta)
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """What the signal is called, or its number."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,17 +17,19 @@ from retinue.tasks.record import Completed, Failed, TaskOutcome, TaskSnapshot
 from retinue.tasks.runtime import Tasks
 from retinue.tools.secrets import Secrets
 
-__all__ = ["start_background"]
+__all__ = ["background_exit_code", "start_background"]
 
 _FRESH_BYTES = 64_000
 """Unread output that is kept in memory; of more, only the newest is shown, and all of it is in the file."""
+
+_EXIT = re.compile(r"exit code (?P<code>\d+)|ended by signal (?P<signal>\d+)")
 
 
 class _Stream(OutputBuffer):
     """Output that is read piece by piece while it grows."""
 
-    def __init__(self, path: Path | None, secrets: Secrets | None) -> None:
-        super().__init__(path, secrets)
+    def __init__(self, path: Path | None, secrets: Secrets | None, tell: Callable[[str], None] | None) -> None:
+        super().__init__(path, secrets, tell)
         self._fresh = bytearray()
         self._skipped = 0
 
@@ -65,12 +68,13 @@ async def start_background(
     secrets: Secrets | None = None,
     running: Running | None = None,
     afterwards: Callable[[], list[str]] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> TaskSnapshot:
-    """The command runs as a task of `owner`, whatever becomes of the call that started it.
+    """The command runs as a task of `owner`, whatever becomes of the call that started it. `tell` takes its output.
 
     Raises: MissingSeam without a task runtime, and what `Tasks.start` raises.
     """
-    output = _Stream(path, secrets)
+    output = _Stream(path, secrets, tell)
 
     async def open(_: Stop) -> CommandRun:
         return await start_command(
@@ -82,10 +86,22 @@ async def start_background(
             await run.finish()
         if bound.cancelled_caught:
             return Failed(f"stopped after {timeout_s:g} s")
-        code = run.exit_code
-        if code == 0:
-            return Completed(detail="exit code 0")
-        return Failed(f"ended by signal {-code}" if code is not None and code < 0 else f"exit code {code}")
+        return _ended(run.exit_code)
 
     job = Job(open=open, result=result, read_output=output.take)
     return await start_job(tasks, job, kind="bash", label=label, owner=owner)
+
+
+def _ended(code: int | None) -> TaskOutcome:
+    if code == 0:
+        return Completed(detail="exit code 0")
+    return Failed(f"ended by signal {-code}" if code is not None and code < 0 else f"exit code {code}")
+
+
+def background_exit_code(detail: str | None) -> int | None:
+    """The exit code that the detail of an ended command names; negative for a signal, None if it names none."""
+    match _EXIT.fullmatch(detail or ""):
+        case re.Match() as found:
+            return int(found["code"]) if found["code"] else -int(found["signal"])
+        case None:
+            return None

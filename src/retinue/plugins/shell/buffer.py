@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import re
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
+from retinue.plugins.shell.live import ESCAPE, LiveText
 from retinue.tools.output import Gap, cut_head, cut_tail, decode_output, join_excerpt
 from retinue.tools.secrets import ByteMask, Secrets
 
@@ -19,7 +20,6 @@ _TAIL_BYTES = 18_000
 _FILE_BYTES = 64 * 1024 * 1024
 _SLACK = 4
 """Bytes kept beyond a cut, so that it can be moved between two characters."""
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 _log = logging.getLogger("retinue")
 
 
@@ -29,8 +29,12 @@ class OutputBuffer:
     `add` never blocks. If a file is due for the bytes, `store` them first, which does and may run in a worker thread.
     """
 
-    def __init__(self, path: Path | None = None, secrets: Secrets | None = None) -> None:
+    def __init__(
+        self, path: Path | None = None, secrets: Secrets | None = None, tell: Callable[[str], None] | None = None
+    ) -> None:
+        """`tell` takes what is added as text, at once."""
         self._path = path
+        self._live = None if tell is None else LiveText(tell)
         self.mask = ByteMask(secrets)
         """What comes from the command goes through it before it is stored or added."""
         self._head = bytearray()
@@ -58,6 +62,8 @@ class OutputBuffer:
 
     def add(self, data: bytes) -> None:
         """`data` follows what was added before."""
+        if self._live is not None:
+            self._live.add(data)
         self._total += len(data)
         missing = _HEAD_BYTES + _SLACK - len(self._head)
         if missing > 0:
@@ -84,6 +90,8 @@ class OutputBuffer:
     def close(self) -> None:
         """The file is closed; the text stays. Nothing more will come."""
         self.is_closed = True
+        if self._live is not None:
+            self._live.add(b"", is_last=True)
         self._end_file()
 
     def _end_file(self) -> None:
@@ -96,7 +104,7 @@ class OutputBuffer:
         text = decode_output(data)
         if text.count("\ufffd") > len(data) // 10:
             return f"[{len(data)} bytes of binary output, not shown]\n"
-        text = _ESCAPE.sub("", text)
+        text = ESCAPE.sub("", text)
         if "\r" in text:  # a progress line that overwrote itself
             text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
         return text
