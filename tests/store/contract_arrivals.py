@@ -116,6 +116,7 @@ class Arriving:
         summary = await tree.store.summary(CHILD)
         assert summary is not None
         assert summary.pending == 0
+        assert [member.pending for member in await tree.store.tree(ROOT)] == [0, 0]
         end = append("child", 1, ActivationEnd(epoch=1, outcome="aborted"))
         tree.commit(Settle(CHILD), end)
         assert await tree.store.owing(ROOT) == []

@@ -186,11 +186,11 @@ class Reading:
         tree.commit(tree.create("child", "b", created_at=3000))
         assert [root.header.id for root in await store.roots()] == ["fork", "a", "b", "c"]
 
-    async def test_children_are_listed_by_age(self, home: Home) -> None:
+    async def test_children_are_listed_in_the_order_of_their_creation_whatever_the_clock_says(self, home: Home) -> None:
         tree = await Tree.planted(home.open())
-        tree.commit(tree.create("c", "root", created_at=5), tree.create("b", "root", created_at=7))
-        tree.commit(tree.create("a", "root", created_at=7), tree.create("grandchild", "a", created_at=1))
-        assert [child.header.id for child in await tree.store.children(ROOT)] == ["c", "a", "b"]
+        tree.commit(tree.create("c", "root", created_at=7), tree.create("b", "root", created_at=7))
+        tree.commit(tree.create("a", "root", created_at=5), tree.create("grandchild", "a", created_at=1))
+        assert [child.header.id for child in await tree.store.children(ROOT)] == ["c", "b", "a"]
         assert [child.header.id for child in await tree.store.children(SessionId("a"))] == ["grandchild"]
 
     async def test_a_prefix_resolves_to_the_one_session(self, home: Home) -> None:

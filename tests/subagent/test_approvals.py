@@ -319,7 +319,7 @@ async def test_three_children_ask_at_once_one_is_cancelled_and_one_survives_a_re
         await host.require(CONTINUATIONS, needed_by="a test").recover(root)
         question = await again.of("B")
         assert question.id == questions["B"].id
-        assert question.path == (root.id, "B")
+        assert question.path == ("root", "B")
         approvals(host).answer(question.id, ALLOW)
         await quiet(host, root)
         assert decisions(await log(host, ids["A"])) == ["asked touch"]

@@ -38,7 +38,7 @@ from retinue.tools.tool import Tool
 
 __all__ = ["App", "open"]
 
-GO_ON = "Go on with what you were doing: the last turn did not come to its end."
+GO_ON = "Go on with what you were doing: a turn of yours did not come to its end."
 
 
 class App:

@@ -81,7 +81,7 @@ async def prune_tree(store: SessionStore, root: SessionId, home: Path | None, *,
         if not force and await store.owing(root):
             raise OpenTurn(
                 f"the tree of {root!r} still owes work: a turn is open, or a message waits; "
-                "resume it first, or say that it shall be removed all the same"
+                "resume it first, or remove it all the same with --force"
             )
         ids = await store.remove(lease)
     if home is not None:

@@ -110,7 +110,7 @@ class SessionStore(Protocol):
         ...
 
     async def children(self, parent: SessionId) -> list[SessionSummary]:
-        """Sessions whose header names `parent`, by creation time and id."""
+        """Sessions whose header names `parent`, in the order of their creation."""
         ...
 
     async def tree(self, root: SessionId) -> list[SessionSummary]:

@@ -142,18 +142,17 @@ class MemoryStore:
 
     async def roots(self) -> list[SessionSummary]:
         """See the contract."""
-        return self._listing(lambda r: not r.is_delegated, lambda r: (-r.created_at, r.id))
+        roots = [record for record in self.home.tables.sessions.values() if not record.is_delegated]
+        return self._listing(sorted(roots, key=lambda root: (-root.created_at, root.id)))
 
     async def children(self, parent: SessionId) -> list[SessionSummary]:
         """See the contract."""
-        return self._listing(lambda r: r.parent == parent, lambda r: (r.created_at, r.id))
+        return self._listing(record for record in self.home.tables.sessions.values() if record.parent == parent)
 
-    def _listing(
-        self, is_member: Callable[[SessionTable], bool], order: Callable[[SessionTable], tuple[int, str]]
-    ) -> list[SessionSummary]:
+    def _listing(self, records: Iterable[SessionTable]) -> list[SessionSummary]:
         self._check_open()
         result: list[SessionSummary] = []
-        for record in sorted(filter(is_member, self.home.tables.sessions.values()), key=order):
+        for record in records:
             try:
                 result.append(_summary(record))
             except CorruptSession as error:
@@ -162,7 +161,7 @@ class MemoryStore:
 
     async def tree(self, root: SessionId) -> list[SessionSummary]:
         """See the contract."""
-        return self._listing(lambda r: r.root == root, lambda _: (0, ""))
+        return self._listing(self._tree(root))
 
     async def read_tree(self, root: SessionId) -> list[SessionRecord]:
         """See the contract."""

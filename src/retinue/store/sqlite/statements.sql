@@ -113,11 +113,11 @@ FROM session WHERE is_delegated = 0 ORDER BY created_at DESC, id
 -- name: children
 SELECT id, header, root, length, last_event_at, open_turn,
     (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending' AND kind = 'message')
-FROM session WHERE parent = ? ORDER BY created_at, id
+FROM session WHERE parent = ? ORDER BY key
 
 -- name: tree
 SELECT id, header, root, length, last_event_at, open_turn,
-    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending')
+    (SELECT count(*) FROM message WHERE message.session = session.key AND state = 'pending' AND kind = 'message')
 FROM session WHERE root = ? ORDER BY key
 
 -- name: read_tree
