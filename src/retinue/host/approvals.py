@@ -36,7 +36,7 @@ class Question(Struct, frozen=True, kw_only=True):
     label: str
     """What the asking agent is called; may be empty."""
     path: tuple[str, ...]
-    """Labels from the root down to the asking agent; where there is none, `root` for the root and the id for a child."""
+    """Labels from the root down to the asking agent; without one, the root is `root` and a child goes by its id."""
     tool: str
     arguments: JSONObject
     about: str | None
