@@ -9,7 +9,8 @@ import anyio
 
 from retinue.acp.server import Server
 from retinue.acp.source import Fixed, Route, Source
-from retinue.base.ids import SessionId
+from retinue.base.ids import SessionId, new_session_id
+from retinue.base.jsonrpc import MAX_LINE_BYTES
 from retinue.compose.app import App
 from retinue.testing.pipes import MemoryPipe, pipe_pair
 from tests.acp.frames import check_frame, check_result
@@ -150,6 +151,7 @@ async def connected(
     capabilities: dict[str, Any] | None = None,
     ids: Sequence[str] = (),
     initialize: bool = True,
+    max_line_bytes: int = MAX_LINE_BYTES,
 ) -> AsyncGenerator[Client]:
     """A client of a server over `app`. Left, it has gone and the server has ended."""
     ours, theirs = pipe_pair()
@@ -157,7 +159,8 @@ async def connected(
         assert app is not None
         source = Fixed(app, Route(images=True))
     names = iter(ids)
-    server = Server(theirs, source, new_id=lambda: SessionId(next(names))) if ids else Server(theirs, source)
+    new_id = (lambda: SessionId(next(names))) if ids else new_session_id
+    server = Server(theirs, source, new_id=new_id, max_line_bytes=max_line_bytes)
     client = Client(ours, unstable=capabilities is not None)
     async with anyio.create_task_group() as group:
         group.start_soon(client.read)

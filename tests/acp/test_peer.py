@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from retinue.base.json import JSON, decode
-from retinue.base.jsonrpc import INVALID_PARAMS, MAX_BACKLOG_BYTES, Failure, Peer
+from retinue.base.jsonrpc import INVALID_PARAMS, Failure, Peer
 from retinue.testing.host import no_errors
 from retinue.testing.pipes import MemoryPipe, pipe_pair
 
@@ -100,13 +100,10 @@ async def test_an_answer_repeats_the_id_as_it_came(id: str) -> None:
         (b'"echo"', INVALID),
         (b"{}", INVALID),
         (b'{"jsonrpc":"2.0"}', INVALID),
-        (b'{"jsonrpc":"1.0","id":1,"method":"echo"}', INVALID),
-        (b'{"id":1,"method":"echo"}', INVALID),
         (b'{"jsonrpc":"2.0","id":1.5,"method":"echo"}', INVALID),
         (b'{"jsonrpc":"2.0","id":true,"method":"echo"}', INVALID),
         (b'{"jsonrpc":"2.0","id":{},"method":"echo"}', INVALID),
         (b'{"jsonrpc":"2.0","id":[1],"method":"echo"}', INVALID),
-        (b'{"jsonrpc":"2.0","id":1,"method":7}', INVALID),
         (b'{"jsonrpc":"2.0","id":1}', INVALID),
         (b'{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}', INVALID),
         (b'{"jsonrpc":"2.0","result":1}', INVALID),
@@ -116,6 +113,17 @@ async def test_what_is_no_frame_gets_a_protocol_error(line: bytes, code: int) ->
     async with peer_and_other() as other:
         answer = await other.ask(line)
         assert (answer["id"], answer["error"]["code"]) == (None, code)
+        await other.is_well()
+
+
+@pytest.mark.parametrize(
+    "rest",
+    ['"method":"echo"', '"jsonrpc":"1.0","method":"echo"', '"jsonrpc":"2.0","method":7', '"jsonrpc":7,"method":""'],
+)
+async def test_a_request_that_is_no_frame_is_answered_to_whoever_waits_for_it(rest: str) -> None:
+    async with peer_and_other() as other:
+        answer = await other.ask(f'{{"id":"seven",{rest}}}'.encode())
+        assert (answer["id"], answer["error"]["code"]) == ("seven", INVALID)
         await other.is_well()
 
 
@@ -187,8 +195,20 @@ async def test_the_peer_asks_and_is_answered_in_any_order() -> None:
         await other.is_well()
 
 
-@pytest.mark.parametrize("error", [{"code": -1, "message": "no"}, {"code": "x"}, 7, None])
-async def test_an_error_or_the_end_of_the_connection_fails_what_was_asked(error: Any) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": {"code": -1, "message": "no"}},
+        {"error": {"code": "x"}},
+        {"error": 7},
+        {"error": None},
+        {},
+        {"result": 1, "error": {"code": -1, "message": "no"}},
+        {"jsonrpc": "1.0", "result": 1},
+        {"method": None, "result": 1},
+    ],
+)
+async def test_an_error_or_the_end_of_the_connection_fails_what_was_asked(answer: dict[str, Any]) -> None:
     async def ask(other: Other) -> None:
         with pytest.raises(Failure):
             await other.peer.request("well", {})
@@ -197,13 +217,21 @@ async def test_an_error_or_the_end_of_the_connection_fails_what_was_asked(error:
         async with anyio.create_task_group() as group:
             group.start_soon(ask, other)
             frame = await other.next()
-            other.pipe.give(json.dumps({"jsonrpc": "2.0", "id": frame["id"], "error": error}).encode() + b"\n")
+            other.pipe.give(json.dumps({"jsonrpc": "2.0", "id": frame["id"]} | answer).encode() + b"\n")
         async with anyio.create_task_group() as group:
             group.start_soon(ask, other)
             await other.next()
             other.pipe.close()
         with pytest.raises(Failure):
             await other.peer.request("well", {})
+
+
+async def test_an_error_that_is_null_beside_a_result_is_none() -> None:
+    async with peer_and_other() as other:
+        answer = other.peer.begin("well", {})
+        await other.next()
+        other.pipe.give(b'{"jsonrpc":"2.0","id":1,"result":7,"error":null}\n')
+        assert bytes(await answer.result()) == b"7"
 
 
 async def test_a_question_that_is_withdrawn_is_cancelled_on_the_other_side() -> None:
@@ -233,26 +261,62 @@ async def test_what_is_answered_at_once_leaves_also_after_the_last_word() -> Non
         assert (await other.next())["result"] == 1
 
 
+class Stuck:
+    """A pipe that takes what is sent when it is let, and gives nothing."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._let = anyio.Event()
+
+    async def receive(self) -> bytes:
+        await anyio.sleep_forever()
+        return b""
+
+    async def send(self, data: bytes) -> None:
+        await self._let.wait()
+        self._let = anyio.Event()
+        self.taken += len(data)
+
+    def let(self) -> None:
+        self._let.set()
+
+
+async def _nothing(method: str, params: Raw, is_request: bool) -> JSON:
+    return None
+
+
 async def test_whoever_reads_nothing_is_given_up_before_memory_is_full() -> None:
-    class Stuck:
-        async def receive(self) -> bytes:
-            await anyio.sleep_forever()
-            return b""
-
-        async def send(self, data: bytes) -> None:
-            await anyio.sleep_forever()
-
-    async def handle(method: str, params: Raw, is_request: bool) -> JSON:
-        return None
-
-    peer = Peer(Stuck(), handle)
+    peer = Peer(Stuck(), _nothing, max_line_bytes=1_000_000)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
             group.start_soon(peer.run)
-            big = "x" * 1_000_000
-            for _ in range(MAX_BACKLOG_BYTES // 1_000_000 + 2):
-                peer.notify("big", {"text": big})
+            for _ in range(2):
+                peer.notify("big", {"text": "x" * 990_000})
+            assert not peer.closed.is_set()
+            peer.notify("big", {"text": "x" * 990_000})
     assert peer.closed.is_set()
+
+
+async def test_whoever_reads_slowly_is_told_as_much_as_there_is_to_tell() -> None:
+    pipe, lines, is_told = Stuck(), 20, anyio.Event()
+    peer = Peer(pipe, _nothing, max_line_bytes=1_000_000)
+
+    async def tell() -> None:
+        for _ in range(lines):
+            peer.notify("big", {"text": "x" * 990_000})
+            await peer.room()
+        is_told.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.run)
+            group.start_soon(tell)
+            while not is_told.is_set():
+                await anyio.wait_all_tasks_blocked()
+                pipe.let()
+            await peer.flushed()
+            group.cancel_scope.cancel()
+    assert pipe.taken > lines * 990_000
 
 
 JSON_VALUES = st.recursive(

@@ -166,3 +166,41 @@ async def test_a_question_that_nobody_answered_is_asked_the_next_client_under_th
         events = [e.data for e in await log(app, session)]
         assert len([data for data in events if isinstance(data, ApprovalAsked)]) == 1
         assert json.dumps(client.frames).count("session/request_permission") == 1
+
+
+async def test_a_child_whose_question_waits_is_said_to_wait_also_after_a_crash(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("", calls(call("subagent", description="pen", prompt="P", **HERE)), text("it wrote"))
+    model.script("pen", calls(call("write", path="a.txt", content="new\n"), call("glob", pattern="*")), text("written"))
+    async with stock(model, tmp_path, ASK, at_rest=False) as app, connected(app, capabilities=SUBAGENTS) as client:
+        session = await client.new(tmp_path)
+        client.start_prompt(session, "Let somebody write.")
+        pen = (await _asked(client))["params"]["sessionId"]
+        await app.host.suspend()  # the process ends as a signal ends it
+    async with stock(model, tmp_path, ASK) as app, connected(app, capabilities=SUBAGENTS) as client:
+        await client.request("session/load", sessionId=session, cwd=str(tmp_path), mcpServers=[])
+        asked = await _asked(client)
+        await client.request("session/list")
+        states = [u["state"]["state"] for _, u in client.updates if u.get("sessionId") == pen]
+        assert states[-1] == "requires_action"
+        _answer(client, asked, _select("allow"))
+        await client.wait(lambda: client.said(session) == "it wrote")
+        states = [u["state"]["state"] for _, u in client.updates if u.get("sessionId") == pen]
+        assert states[-2:] == ["running", "idle"]
+
+
+async def test_a_session_that_is_loaded_once_more_asks_anew_and_takes_the_old_question_back(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("", _write(), text("written"))
+    async with stock(model, tmp_path, ASK) as app, connected(app) as client:
+        session = await client.new(tmp_path)
+        prompt = client.start_prompt(session, "Write.")
+        first = await _asked(client)
+        await client.request("session/load", sessionId=session, cwd=str(tmp_path), mcpServers=[])
+        second = await _asked(client, 2)
+        await client.wait(lambda: [f for f in client.frames if f.get("method") == "$/cancel_request"])
+        (withdrawn,) = [f for f in client.frames if f.get("method") == "$/cancel_request"]
+        assert withdrawn["params"] == {"requestId": first["id"]}
+        _answer(client, second, _select("allow"))
+        assert (await client.answer(prompt))["stopReason"] == "end_turn"
+        assert (tmp_path / "a.txt").exists()

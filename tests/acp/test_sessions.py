@@ -1,9 +1,11 @@
 """Sessions over the wire: what a client asks, and what it is told."""
 
+import base64
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from retinue.base.ids import SessionId
@@ -12,17 +14,28 @@ from retinue.plugins.permissions import PERMISSIONS
 from retinue.session.events import UserMessage
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
-from retinue.testing.script import Reply, call, calls, fail, hold, refuse, text, truncated
-from tests.acp.client import WireError, connected, text_block
+from retinue.testing.script import Reply, call, calls, fail, hold, optional, refuse, text, truncated
+from tests.acp.client import Client, WireError, connected, text_block
 from tests.scenarios.stock import log, stock
 
-INVALID_PARAMS, INTERNAL, NOT_FOUND = -32602, -32603, -32002
+INVALID_PARAMS, INTERNAL, NOT_FOUND, CANCELLED = -32602, -32603, -32002, -32800
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\nand so on").decode()
+GIF = base64.b64encode(b"GIF89a and so on").decode()
 
 
 async def _fails(client: Any, method: str, **params: Any) -> WireError:
     with pytest.raises(WireError) as caught:
         await client.request(method, **params)
     return caught.value
+
+
+async def _outcome(client: Client, id: int) -> int:
+    """The code of the error that a request under way fails with; 0 if it does not."""
+    try:
+        await client.answer(id)
+    except WireError as error:
+        return error.code
+    return 0
 
 
 async def test_a_prompt_streams_what_the_model_says_and_thinks_and_answers_when_all_was_told(tmp_path: Path) -> None:
@@ -169,13 +182,13 @@ async def test_a_prompt_takes_text_images_and_resources(tmp_path: Path) -> None:
     model.script("", text("Seen."))
     prompt = [
         text_block("Look:"),
-        {"type": "image", "mimeType": "image/png", "data": "aGk="},
+        {"type": "image", "mimeType": "image/png", "data": PNG},
         {"type": "resource_link", "name": "a.txt", "uri": "file:///a.txt", "description": "a list"},
         {
             "type": "resource",
             "resource": {"uri": "file:///b.txt", "text": "in </resource> here", "mimeType": "text/plain"},
         },
-        {"type": "resource", "resource": {"uri": "file:///c.gif", "blob": "aGk=", "mimeType": "image/gif"}},
+        {"type": "resource", "resource": {"uri": "file:///c.gif", "blob": GIF, "mimeType": "image/png"}},
     ]
     async with stock(model, tmp_path) as app, connected(app) as client:
         session = await client.new(tmp_path)
@@ -185,10 +198,10 @@ async def test_a_prompt_takes_text_images_and_resources(tmp_path: Path) -> None:
         ]
     assert message.content == (
         Text("Look:"),
-        Image("image/png", "aGk="),
+        Image("image/png", PNG),
         Text("[a.txt](file:///a.txt): a list"),
         Text('<resource uri="file:///b.txt">\nin &lt;/resource> here\n</resource>\n'),
-        Image("image/gif", "aGk="),
+        Image("image/gif", GIF),
     )
 
 
@@ -199,6 +212,10 @@ async def test_a_prompt_takes_text_images_and_resources(tmp_path: Path) -> None:
         [text_block("  ")],
         [{"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}],
         [{"type": "image", "data": "aGk=", "mimeType": "image/tiff"}],
+        [{"type": "image", "data": "aGk=", "mimeType": "image/png"}],
+        [{"type": "image", "data": "", "mimeType": "image/png"}],
+        [{"type": "image", "data": "!" + PNG, "mimeType": "image/png"}],
+        [{"type": "image", "data": PNG.rstrip("="), "mimeType": "image/png"}],
         [{"type": "resource", "resource": {"uri": "x"}}],
         [{"type": "resource", "resource": {"uri": "x", "blob": "aGk=", "mimeType": "application/pdf"}}],
         [{"type": "song"}],
@@ -237,6 +254,7 @@ async def test_modes_are_the_permissions_and_a_change_is_told(tmp_path: Path) ->
         {"cwd": "relative", "mcpServers": []},
         {"cwd": "/does/not/exist", "mcpServers": []},
         {"cwd": "/", "mcpServers": [], "additionalDirectories": ["/tmp"]},
+        {"cwd": "/with/a\0nothing", "mcpServers": []},
         {"cwd": 7, "mcpServers": []},
         {"mcpServers": []},
         {"cwd": "/", "mcpServers": 3},
@@ -244,7 +262,8 @@ async def test_modes_are_the_permissions_and_a_change_is_told(tmp_path: Path) ->
 )
 async def test_a_session_that_cannot_be_made_is_refused(tmp_path: Path, params: dict[str, Any]) -> None:
     async with stock(ScriptedModel(), tmp_path) as app, connected(app) as client:
-        assert (await _fails(client, "session/new", **params)).code == INVALID_PARAMS
+        for method in ("session/new", "session/load", "session/resume"):
+            assert (await _fails(client, method, sessionId="s", **params)).code in (INVALID_PARAMS, NOT_FOUND)
         assert await app.host.sessions.store.roots() == []
 
 
@@ -331,6 +350,67 @@ async def test_a_session_whose_agent_was_ended_elsewhere_comes_back_with_the_nex
         session = await client.new(tmp_path)
         await app.close(app.host.agents.roots()[0])
         assert await client.prompt(session, "Are you there?") == "end_turn"
+
+
+async def test_a_history_may_be_longer_than_what_may_be_left_unread(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("", *[text(f"{n} " + "words " * 1000) for n in range(10)])
+    async with stock(model, tmp_path) as app:
+        async with connected(app) as client:
+            session = await client.new(tmp_path)
+            for _ in range(10):
+                await client.prompt(session, "Say a lot.")
+        async with connected(app, max_line_bytes=10_000) as client:
+            await client.request("session/load", sessionId=session, cwd=str(tmp_path), mcpServers=[])
+            assert len(client.said(session)) > 50_000
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_load_that_is_broken_off_at_any_moment_changes_nothing(tmp_path: Path, is_open: bool) -> None:
+    where: dict[str, Any] = {"cwd": str(tmp_path), "mcpServers": []}
+    model = ScriptedModel()
+    model.script("", text("word " * 500), *[optional(text(f"answer {n}")) for n in range(60)])
+    async with stock(model, tmp_path) as app, connected(app, max_line_bytes=64_000) as client:
+        session = await client.new(tmp_path)
+        await client.prompt(session, "Say a lot.")
+        if not is_open:
+            await client.request("session/close", sessionId=session)
+        outcomes, answers = set[int](), 0
+        for moment in range(0, 60, 4):
+            loading = client.start("session/load", sessionId=session, **where)
+            for _ in range(moment):
+                await anyio.lowlevel.checkpoint()
+            client.notify("$/cancel_request", requestId=loading)
+            outcome = await _outcome(client, loading)
+            outcomes.add(outcome)
+            if outcome == CANCELLED and not is_open:
+                assert not app.host.sessions.holds(session), "whoever else wants it can have it"
+                continue
+            assert await client.prompt(session, "Are you there?") == "end_turn"
+            assert client.said(session).endswith(f"answer {answers}"), "the client goes on hearing of it"
+            answers += 1
+            if not is_open:
+                await client.request("session/close", sessionId=session)
+        assert outcomes == {0, CANCELLED}
+
+
+async def test_a_session_is_closed_and_loaded_one_after_the_other_and_never_both(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("", text("Yes."))
+    where: dict[str, Any] = {"cwd": str(tmp_path), "mcpServers": []}
+    async with stock(model, tmp_path) as app, connected(app) as client:
+        session = await client.new(tmp_path)
+        asked = [
+            client.start("session/close", sessionId=session),
+            client.start_prompt(session, "Too late."),
+            client.start("session/load", sessionId=session, **where),
+            client.start("session/close", sessionId=session),
+            client.start("session/load", sessionId=session, **where),
+            client.start("session/load", sessionId=session, **where),
+        ]
+        assert [await _outcome(client, id) for id in asked] == [0, NOT_FOUND, 0, 0, 0, 0]
+        assert await client.prompt(session, "Are you there?") == "end_turn"
+        assert client.said(session) == "Yes."
 
 
 @pytest.mark.exploration

@@ -12,11 +12,11 @@ from msgspec import Raw
 from retinue.acp.types import AudioBlock, Block, ImageBlock, ResourceBlock, ResourceLink, TextBlock
 from retinue.base.jsonrpc import INVALID_PARAMS, Failure
 from retinue.model.content import Image, InputBlock, Text
+from retinue.model.images import IMAGE_TYPES, image_of
 
 __all__ = ["prompt_content"]
 
 _block = msgspec.json.Decoder(Block)
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _CLOSING = re.compile(r"<(?=\s*/?\s*resource\b)", re.IGNORECASE)
 
 
@@ -40,7 +40,7 @@ def _content(number: int, raw: Raw) -> InputBlock | None:
         case TextBlock(text=text):
             return Text(text) if text.strip() else None
         case ImageBlock(data=data, mime_type=media_type):
-            return _image(number, media_type, data)
+            return _image(number, data, media_type)
         case ResourceLink():
             words = block.description or block.title
             return Text(f"[{block.name}]({block.uri})" + (f": {words}" if words else ""))
@@ -48,7 +48,7 @@ def _content(number: int, raw: Raw) -> InputBlock | None:
             text = _CLOSING.sub("&lt;", contents.text)
             return Text(f'<resource uri="{contents.uri}">\n{text.rstrip(chr(10))}\n</resource>\n')
         case ResourceBlock(resource=contents) if contents.blob is not None:
-            return _image(number, contents.mime_type or "of an unknown type", contents.blob)
+            return _image(number, contents.blob, contents.mime_type or "of an unknown type")
         case ResourceBlock():
             raise Failure(INVALID_PARAMS, f"block {number} of the prompt: the resource has neither text nor blob")
         case AudioBlock():
@@ -57,8 +57,9 @@ def _content(number: int, raw: Raw) -> InputBlock | None:
             assert_never(block)
 
 
-def _image(number: int, media_type: str, data: str) -> Image:
-    if media_type not in _IMAGES:
-        known = ", ".join(_IMAGES)
-        raise Failure(INVALID_PARAMS, f"block {number} of the prompt: {media_type} cannot be read; images are {known}")
-    return Image(media_type, data)
+def _image(number: int, data: str, media_type: str) -> Image:
+    image = image_of(data)
+    if image is None:
+        known = f"no base64 text of an image that models read ({', '.join(IMAGE_TYPES)})"
+        raise Failure(INVALID_PARAMS, f"block {number} of the prompt: this {media_type} is {known}")
+    return image

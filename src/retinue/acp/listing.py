@@ -14,7 +14,7 @@ from retinue.errors import CorruptSession, SessionNotFound
 from retinue.session.store import SessionSummary
 from retinue.session.title import brief_title, title
 
-__all__ = ["PAGE", "list_sessions", "same_folder"]
+__all__ = ["PAGE", "absolute", "list_sessions", "same_folder"]
 
 PAGE = 50
 """Sessions of one answer: each is read for its title."""
@@ -24,7 +24,7 @@ async def list_sessions(app: App, params: ListParams) -> JSONObject:
     """The result of `session/list`. The cursor is the id of the last session of the page before."""
     roots = await app.host.sessions.store.roots()
     if params.cwd is not None:
-        folder = params.cwd
+        folder = absolute(params.cwd)
         roots = [root for root in roots if root.header.cwd is not None and same_folder(root.header.cwd, folder)]
     ids = [root.header.id for root in roots]
     if params.cursor is not None and params.cursor not in ids:
@@ -36,6 +36,13 @@ async def list_sessions(app: App, params: ListParams) -> JSONObject:
     if first + PAGE < len(roots):
         result["nextCursor"] = page[-1].header.id
     return result
+
+
+def absolute(cwd: str) -> Path:
+    """The folder that a client names. Raises: Failure for what can be none."""
+    if not os.path.isabs(cwd) or "\0" in cwd:
+        raise Failure(INVALID_PARAMS, f"cwd must be an absolute path, not {cwd!r}")
+    return Path(cwd)
 
 
 def same_folder(one: str | Path, other: str | Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -16,11 +17,13 @@ from msgspec import Raw
 from retinue.acp.tree import TreeView
 from retinue.acp.types import PermissionAnswer, PermissionOption
 from retinue.base.jsonrpc import Failure, Peer
-from retinue.errors import ToolFailure
+from retinue.errors import RetinueError, ToolFailure
 from retinue.host.approvals import Answer, Approvals, Question
 from retinue.plugins.confined import open_regular
 
 __all__ = ["ClientAnswers", "Start"]
+
+_log = logging.getLogger("retinue")
 
 Start = Callable[[Callable[[], Coroutine[Any, Any, None]]], object]
 """Starts a task that somebody owns."""
@@ -56,6 +59,11 @@ class ClientAnswers:
         if scope is not None:
             scope.cancel()
 
+    def leave(self) -> None:
+        """What is open is not asked here any more; another answerer has heard of it."""
+        for scope in self._open.values():
+            scope.cancel()
+
     async def _ask(self, question: Question) -> None:
         with self._open[question.id]:
             session, call = self._view.question(question, before=await self._replaced(question))
@@ -65,7 +73,10 @@ class ClientAnswers:
             except Failure:
                 answer = _REJECTED
             if not self._peer.closed.is_set():  # else nobody has answered, and what asks is about to end
-                self._approvals.answer(question.id, answer)
+                try:
+                    self._approvals.answer(question.id, answer)
+                except RetinueError as error:
+                    _log.warning("an answer came too late: %s", error)
         del self._open[question.id]
 
     async def _replaced(self, question: Question) -> str | None:

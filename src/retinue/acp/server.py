@@ -86,7 +86,7 @@ class Server:
         self._subagents = False
         self._terminals: TerminalKey | None = None
         self._sessions: OpenSessions | None = None
-        self._opening = anyio.Lock()
+        self._opening = anyio.Lock(fast_acquire=True)
         self._asking: TaskGroup | None = None
         """Owns the questions to the client."""
         self._undo = ExitStack()

@@ -17,7 +17,7 @@ from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.agent.signals import MessageDiscarded
 from retinue.base.ids import SessionId, new_message_id
-from retinue.base.jsonrpc import INTERNAL, INVALID_PARAMS, Failure
+from retinue.base.jsonrpc import INTERNAL, INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
 from retinue.base.scope import Undo
 from retinue.compose.app import App
 from retinue.errors import RetinueError, error_record
@@ -47,6 +47,7 @@ class OpenSession:
         self._view = view
         self.is_own = is_own
         self._prompting = False
+        self._is_closing = False
         self._is_cancelled = False
         self._patience = anyio.CancelScope()
         """Ends the wait for those below the root."""
@@ -62,7 +63,8 @@ class OpenSession:
         return self._agent
 
     def rejoin(self, view: TreeView, undo: Undo) -> None:
-        """The client has loaded the session once more; what is in flight goes on."""
+        """The client has loaded the session once more; what is in flight goes on, and what is asked is asked anew."""
+        self._undo()
         self._view, self._undo = view, undo
 
     # Working
@@ -73,6 +75,8 @@ class OpenSession:
         What arrives while the root works belongs to the prompt. Cancelling ends the wait and nothing else. Raises:
         Failure for a prompt that cannot be read, for a second one at the same time, and for work that failed.
         """
+        if self._is_closing:
+            raise Failure(RESOURCE_NOT_FOUND, f"session {self.id!r} is being closed; load it afterwards")
         if self._prompting:
             raise Failure(INVALID_PARAMS, f"a prompt is in flight in session {self.id}; wait for its answer, or cancel")
         content = prompt_content(blocks)
@@ -154,6 +158,7 @@ class OpenSession:
 
         Its queue is kept. An agent that another front end made is left alone. Shielded; what fails is logged.
         """
+        self._is_closing = True
         with anyio.CancelScope(shield=True):
             if self.is_own and self._app.host.agents.is_live(self._agent):
                 self._agent.close_admission()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import anyio
 
-from retinue.acp.listing import same_folder
+from retinue.acp.listing import absolute, same_folder
 from retinue.acp.outputs import TerminalKey
 from retinue.acp.permission import ClientAnswers, Start
 from retinue.acp.session import OpenSession
@@ -56,6 +56,8 @@ class OpenSessions:
         """A call has said something that was not told."""
         self._views: dict[SessionId, TreeView] = {}
         self._open: dict[SessionId, OpenSession] = {}
+        self._changing: WeakValueDictionary[SessionId, anyio.Lock] = WeakValueDictionary()
+        """Sessions that are being brought back or closed: one thing after the other for each."""
 
     @contextmanager
     def following(self) -> Generator[None]:
@@ -110,7 +112,8 @@ class OpenSessions:
         except BaseException:
             undo()
             del self._views[id]
-            await self._take_servers(id)
+            with anyio.CancelScope(shield=True):
+                await self._take_servers(id)
             raise
         self._open[id] = OpenSession(self._app, agent, view, is_own=True, undo=undo)
         view.is_muted = False
@@ -119,9 +122,15 @@ class OpenSessions:
     async def load(self, params: LoadParams, *, tell: bool) -> JSONObject:
         """The result of `session/load`, or of `session/resume` without `tell`: the session goes on with what it owes.
 
-        Raises: Failure for a folder that is not its own; SessionNotFound, BadInput, SessionHeld.
+        Raises: Failure for a folder that is not its own; SessionNotFound, BadInput, SessionHeld. What was open stays
+        open then, and its client goes on hearing of it.
         """
         folder, id = _folder(params), SessionId(params.session_id)
+        async with self._lock(id):
+            await self._bring_back(id, folder, params.mcp_servers, tell=tell)
+        return self._modes(id)
+
+    async def _bring_back(self, id: SessionId, folder: Path, servers: Sequence[McpServer], *, tell: bool) -> None:
         sessions, agents = self._app.host.sessions, self._app.host.agents
         store = sessions.store
         stored = await store.read(id)
@@ -132,31 +141,43 @@ class OpenSessions:
             raise Failure(INVALID_PARAMS, f"session {id!r} is a child of {stored.header.parent_session!r}")
         is_here = agents.get(id) is not None
         if not is_here:
-            await self._bring_servers(id, params.mcp_servers, folder)
-        view = self._views[id] = self._view(id)
-        view.hold()
+            await self._bring_servers(id, servers, folder)
         known = self._open.get(id)
         is_own = not is_here or (known is not None and known.is_own)
         undo = Undo(lambda: None)
         try:
             await sessions.hold(id)  # nothing is told of a tree that another process drives
-            await sessions.writer.committed()
-            await view.catch_up(await store.read_tree(id), tell=tell, flushed=self._peer.flushed)
+            view = await self._watch(id, tell=tell)
             if is_own:
                 undo = self._answering(view)
             agent = await self._app.revive(id)
         except BaseException:
             undo()
-            self._views.pop(id, None)
-            if not is_here:
-                await self._take_servers(id)
-                await sessions.release(id)
+            with anyio.CancelScope(shield=True):
+                if known is None:
+                    self._views.pop(id, None)
+                elif not self._peer.closed.is_set():
+                    view = await self._watch(id, tell=False)
+                    known.rejoin(view, self._answering(view) if is_own else undo)
+                if not is_here:
+                    await self._take_servers(id)
+                    await sessions.release(id)
             raise
         if known is not None and known.agent is agent:
             known.rejoin(view, undo)
         else:
             self._open[id] = OpenSession(self._app, agent, view, is_own=is_own, undo=undo)
-        return self._modes(id)
+
+    async def _watch(self, id: SessionId, *, tell: bool) -> TreeView:
+        """The client was told of the tree up to now, and hears of it from here on."""
+        view = self._views[id] = self._view(id)
+        view.hold()
+        await self._app.host.sessions.writer.committed()
+        await view.catch_up(await self._app.host.sessions.store.read_tree(id), tell=tell, room=self._peer.room)
+        return view
+
+    def _lock(self, id: SessionId) -> anyio.Lock:
+        return self._changing.setdefault(id, anyio.Lock(fast_acquire=True))
 
     def _view(self, id: SessionId) -> TreeView:
         return TreeView(id, self._tell, subagents=self._subagents, terminals=self._terminals)
@@ -181,9 +202,8 @@ class OpenSessions:
 
     async def close(self, id: SessionId) -> None:
         """See OpenSession.close; the client hears nothing more of it. Raises: Failure."""
-        session = self.get(id)
-        await session.close()
-        if self._open.get(id) is session:
+        async with self._lock(id):
+            await self.get(id).close()
             del self._open[id], self._views[id]
 
     async def close_all(self) -> None:
@@ -210,7 +230,9 @@ class OpenSessions:
         approvals = self._app.host.find(APPROVALS)
         if approvals is None:
             return Undo(lambda: None)
-        return approvals.answered_by(ClientAnswers(approvals, view, self._peer, self._start), root=view.root)
+        answers = ClientAnswers(approvals, view, self._peer, self._start)
+        undo = approvals.answered_by(answers, root=view.root)
+        return Undo(lambda: (undo(), answers.leave()))
 
     def _modes(self, id: SessionId) -> JSONObject:
         permissions = self._app.host.find(PERMISSIONS)
@@ -251,6 +273,4 @@ class OpenSessions:
 def _folder(params: NewParams) -> Path:
     if params.additional_directories:
         raise Failure(INVALID_PARAMS, "additional directories are not supported; a session has one folder")
-    if not os.path.isabs(params.cwd):
-        raise Failure(INVALID_PARAMS, f"cwd must be an absolute path, not {params.cwd!r}")
-    return Path(params.cwd)
+    return absolute(params.cwd)

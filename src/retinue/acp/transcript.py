@@ -94,6 +94,8 @@ class Transcript:
         self._streams: tuple[int, int] | None = None
         """The step (and its turn) whose text streams from its first chunk on."""
         self._has_streamed = False
+        self._held: set[int] = set()
+        """Calls of the newest step that wait for somebody's word, by index."""
 
     @property
     def id(self) -> SessionId:
@@ -119,7 +121,7 @@ class Transcript:
                 for block in shown(message.content):
                     self._tell(UserChunk(content=block, message_id=message.id))
             case TurnStart() | TurnResumed():
-                self.state = State(state="running")
+                self._works()
                 self.steps = 0
             case StepStart(turn=turn, step=step):
                 self.steps += 1
@@ -130,6 +132,7 @@ class Transcript:
                 self.outputs.begun(call_id(self._reply_seq, index), self._calls[index].name, live=live)
             case ToolReturned() as returned:
                 self.busy.pop(returned.index, None)
+                self._decided(returned.index)
                 changed = self.outputs.returned(self._reply_seq, self._calls[returned.index], returned, self._cwd)
                 if "subagent_id" in (returned.meta or {}):
                     self.results[changed.tool_call_id] = changed.content or ()
@@ -140,17 +143,26 @@ class Transcript:
                 self.outputs.task_ended(ended)
             case SandboxMode(mode=mode) if self.header.origin is None:
                 self._tell(ModeChanged(current_mode_id=mode))
-            case ApprovalAsked():
-                self.state = State(state="requires_action")
-            case ApprovalDecided():
-                self.state = State(state="running")
+            case ApprovalAsked(index=index):
+                self._held.add(index)
+                self._works()
+            case ApprovalDecided(index=index):
+                self._decided(index)
             case RequestContext(context_window=window):
                 self._window = window
             case TurnEnd() as end:
-                self.busy = {}
+                self.busy, self._held = {}, set()
                 self.state = _at_rest(end)
             case _:
                 pass
+
+    def _decided(self, index: int) -> None:
+        """That call waits no more, if it did: also its result takes a question back."""
+        self._held.discard(index)
+        self._works()
+
+    def _works(self) -> None:
+        self.state = State(state="requires_action" if self._held else "running")
 
     def _reply(self, seq: int, reply: AssistantReply) -> None:
         message_id = _message_id(reply.turn, reply.step, 1)

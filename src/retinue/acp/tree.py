@@ -35,9 +35,6 @@ from retinue.subagent.child import prompt_id
 
 __all__ = ["Tell", "TreeView"]
 
-_BETWEEN = 100
-"""Events of a history between two waits for the client."""
-
 Tell = Callable[[SessionId, Update], None]
 """Called with the session that an update belongs to, and the update."""
 
@@ -134,21 +131,20 @@ class TreeView:
         self._held = []
 
     async def catch_up(
-        self, records: Sequence[SessionRecord], *, tell: bool, flushed: Callable[[], Awaitable[None]]
+        self, records: Sequence[SessionRecord], *, tell: bool, room: Callable[[], Awaitable[None]]
     ) -> None:
         """The client was told all that is stored, or only who is there; then what has happened since `hold`.
 
-        `flushed` waits until the client has taken what it was told: a long history does not pile up.
+        `room` waits until the client has read most of what it was told: a long history does not pile up.
         """
         self.is_muted = not tell
         self._stored = {record.header.id: record for record in records}
         for record in records[:1]:  # the root, which may have no events yet
             self._known(record.header, record.events)
         logs = [_numbered(at, record.events) for at, record in enumerate(records)]
-        for count, (at, event) in enumerate(merge(*logs, key=lambda entry: (entry[1].time, entry[0])), 1):
+        for at, event in merge(*logs, key=lambda entry: (entry[1].time, entry[0])):
             self._apply(self._known(records[at].header, records[at].events), event, live=False)
-            if count % _BETWEEN == 0:
-                await flushed()
+            await room()
         self.is_muted, self._stored = False, {}
         if not tell:
             for transcript in self._transcripts.values():

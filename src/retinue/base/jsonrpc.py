@@ -25,7 +25,6 @@ __all__ = [
     "INTERNAL",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
-    "MAX_BACKLOG_BYTES",
     "MAX_LINE_BYTES",
     "PARSE_ERROR",
     "RESOURCE_NOT_FOUND",
@@ -46,14 +45,17 @@ AUTH_REQUIRED, RESOURCE_NOT_FOUND, CANCELLED = -32000, -32002, -32800
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is passed over and answered with an error: prompts carry images, but memory has an end."""
 
-MAX_BACKLOG_BYTES = 64 * 1024 * 1024
-"""Whoever leaves so much unread has gone."""
+_BACKLOG_LINES = 2
+"""Whoever leaves more unread than so many of the longest lines has gone."""
+
+_LITTLE = 1 / 64
+"""So much of the longest line, unread, keeps nobody from saying more."""
 
 _LAST_S = 1.0
 """How long answers that are ready may take to leave after the other side's last word."""
 
 _CANCEL = "$/cancel_request"
-_NO_ID = Raw(b"null")
+_NO_ID = _NO_ERROR = Raw(b"null")
 _log = logging.getLogger("retinue")
 
 
@@ -96,6 +98,13 @@ class _Frame(Struct):
     error: Raw | UnsetType = UNSET
 
 
+class _Envelope(Struct):
+    """What tells who waits for a frame that is none."""
+
+    id: Raw = _NO_ID
+    method: JSON = None
+
+
 class _Error(Struct):
     code: int
     message: str
@@ -103,6 +112,7 @@ class _Error(Struct):
 
 
 _frame = msgspec.json.Decoder(_Frame)
+_envelope = msgspec.json.Decoder(_Envelope)
 _error = msgspec.json.Decoder(_Error)
 _id = msgspec.json.Decoder(str | int | None)
 
@@ -178,6 +188,11 @@ class Peer:
         self._give({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         return answer
 
+    async def room(self) -> None:
+        """The other side has little left to read, or nobody is there any more. For whoever has much to say at once."""
+        while self._backlog_bytes > self._max_line_bytes * _LITTLE and not self.closed.is_set():
+            await self._written.wait()
+
     async def flushed(self) -> None:
         """Everything given so far was handed to the stream, or nobody is there any more."""
         while (self._outbox or self._backlog_bytes) and not self.closed.is_set():
@@ -190,7 +205,7 @@ class Peer:
         self._outbox.append(line)
         self._backlog_bytes += len(line)
         self._more.set()
-        if self._backlog_bytes > MAX_BACKLOG_BYTES:
+        if self._backlog_bytes > self._max_line_bytes * _BACKLOG_LINES:
             _log.warning("the other side has left %d bytes unread; its connection is given up", self._backlog_bytes)
             self._close()
 
@@ -262,29 +277,44 @@ class Peer:
             frame = _frame.decode(line)
             id = None if frame.id is UNSET else _id.decode(frame.id)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self._fail(_NO_ID, _unreadable(line, error))
+            self._refuse(line, _unreadable(line, error))
             return
         if frame.method is not UNSET:
             if frame.id is UNSET:
                 group.start_soon(self._notified, frame)
             else:
                 group.start_soon(self._answer, frame.id, id, frame)
-        elif frame.id is UNSET or (frame.result is UNSET) == (frame.error is UNSET):
-            self._fail(_NO_ID, Failure(INVALID_REQUEST, "a frame is a request, a notification or a response"))
-        elif isinstance(id, int) and id in self._asked:
-            self._answered(self._asked.pop(id), frame)
+            return
+        if frame.error is not UNSET and bytes(frame.error) == b"null":
+            frame.error = UNSET  # some peers write it beside each result
+        if frame.id is UNSET or (frame.result is UNSET) == (frame.error is UNSET):
+            self._refuse(line, Failure(INVALID_REQUEST, "a frame is a request, a notification or a response"))
+        else:
+            self._answered(id, frame)
 
-    def _answered(self, answer: Answer, frame: _Frame) -> None:
-        if frame.error is UNSET:
-            assert frame.result is not UNSET
+    def _refuse(self, line: bytes, failure: Failure) -> None:
+        """The line is no frame. Whoever waits for it is told so, here or on the other side."""
+        try:
+            envelope = _envelope.decode(line)
+            id = _id.decode(envelope.id)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            envelope, id = _Envelope(), None
+        if envelope.method is not None:
+            self._fail(envelope.id, failure)
+        elif not self._answered(id, None):
+            self._fail(_NO_ID, failure)
+
+    def _answered(self, id: str | int | None, frame: _Frame | None) -> bool:
+        """False if nobody waits for an answer with that id; without a frame it is one that cannot be read."""
+        answer = self._asked.pop(id, None) if isinstance(id, int) else None
+        if answer is None:
+            return False
+        if frame is not None and frame.result is not UNSET:
             answer.value = frame.result
         else:
-            try:
-                error = _error.decode(frame.error)
-                answer.failure = Failure(error.code, error.message, error.data)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                answer.failure = Failure(INTERNAL, "the other side failed in a way that cannot be read")
+            answer.failure = _failure(_NO_ERROR if frame is None or frame.error is UNSET else frame.error)
         answer.came.set()
+        return True
 
     async def _notified(self, frame: _Frame) -> None:
         assert frame.method is not UNSET
@@ -331,6 +361,15 @@ class Peer:
 
 class _CancelParams(Struct, rename="camel"):
     request_id: str | int | None
+
+
+def _failure(error: Raw) -> Failure:
+    """What the other side says went wrong."""
+    try:
+        told = _error.decode(error)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return Failure(INTERNAL, "the other side answered in a way that cannot be read")
+    return Failure(told.code, told.message, told.data)
 
 
 def _unreadable(line: bytes, error: Exception) -> Failure:

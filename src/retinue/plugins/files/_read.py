@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from retinue.errors import ToolFailure
 from retinue.model.content import Image, Text
+from retinue.model.images import image_type
 from retinue.plugins.confined import open_regular
 from retinue.plugins.files._seen import Seen
 from retinue.plugins.files._text import (
@@ -32,12 +33,6 @@ _LINE_CHARS = 2_000
 _SHOWN_BYTES = 48_000
 """Below the limit at which results are spilled: a file is its own full text."""
 _IMAGE_BYTES = 5 * 1024 * 1024
-_IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 def read_tool(permissions: Permissions, seen: Seen) -> Tool:
@@ -58,7 +53,7 @@ def read_tool(permissions: Permissions, seen: Seen) -> Tool:
         caller = caller_of(ctx)
         real = permissions.check_read(caller, path)
         data = load(real)
-        image = _image_type(data)
+        image = image_type(data)
         if image is not None:
             shown = _image(real, image, data)
             seen.note(caller.id, real, data)
@@ -108,12 +103,6 @@ def _page(real: Path, text: str, offset: int, limit: int) -> str:
         return page
     on = f"; use offset {last + 1} to go on" if last < len(lines) else ""
     return f"{page}\n[lines {offset}-{last} of {len(lines)}{on}]"
-
-
-def _image_type(data: bytes) -> str | None:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media for magic, media in _IMAGES if data.startswith(magic)), None)
 
 
 def _image(real: Path, media_type: str, data: bytes) -> ToolResult:

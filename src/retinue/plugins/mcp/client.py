@@ -25,7 +25,8 @@ from pydantic import ValidationError
 from retinue.base.diagnostics import Diagnostics, diagnostics
 from retinue.base.json import JSONObject, encode
 from retinue.errors import ToolFailure
-from retinue.model.content import Image, InputBlock, Text
+from retinue.model.content import InputBlock, Text
+from retinue.model.images import image_of
 from retinue.plugins.mcp.connection import Lost, Offer, Resource
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.plugins.shell.environment import command_environment
@@ -37,7 +38,6 @@ T = TypeVar("T")
 
 _MAX_PAGES = 50
 _HTTP_S, _HTTP_READ_S = 30.0, 300.0
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
 
 
@@ -240,8 +240,8 @@ def _block(item: Any) -> list[InputBlock]:
     match item:
         case wire.TextContent():
             return [Text(item.text)]
-        case wire.ImageContent() if item.mime_type in _IMAGES:
-            return [Image(item.mime_type, item.data)]
+        case wire.ImageContent() if image := image_of(item.data):
+            return [image]
         case wire.EmbeddedResource():
             return _content(item.resource)
         case wire.ResourceLink():
@@ -254,7 +254,7 @@ def _content(item: Any) -> list[InputBlock]:
     match item:
         case wire.TextResourceContents():
             return [Text(item.text)]
-        case wire.BlobResourceContents() if item.mime_type in _IMAGES:
-            return [Image(item.mime_type, item.blob)]
+        case wire.BlobResourceContents() if image := image_of(item.blob):
+            return [image]
         case _:
             return [Text(f"[{getattr(item, 'mime_type', None) or 'binary'} resource left out: it cannot be shown]")]
