@@ -15,7 +15,7 @@ from retinue.agent.loop import RESUME_LIMIT
 from retinue.model.content import text_of
 from retinue.session.events import AssistantReply, Payload, ToolReturned, UserMessage
 from retinue.session.folds import Turns
-from retinue.session.invariants import SessionRecord
+from retinue.session.store import SessionRecord
 from tests.support.command import Done, Place, Running
 from tests.support.task_server import Bash, Child, Report, Task, TaskServer, answers_in, task_in, task_server
 

@@ -10,8 +10,8 @@ from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.plugins import report, subagent
-from retinue.session.invariants import SessionRecord, tree_violations, violations
-from retinue.session.store import SessionStore
+from retinue.session.invariants import tree_violations, violations
+from retinue.session.store import SessionRecord, SessionStore
 from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.testing.host import MODEL, all_sessions
 from retinue.testing.model import ScriptedModel

@@ -15,9 +15,8 @@ from retinue.compose.post import Posted, post_message, post_order
 from retinue.errors import BadInput, IdConflict
 from retinue.host.host import Host
 from retinue.session.events import ActivationEnd, TurnEnd
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import StoredRow
-from retinue.session.store import SessionStore
+from retinue.session.store import SessionRecord, SessionStore
 from retinue.session.table import Sessions
 from retinue.store.memory import MemoryHome, MemoryStore
 from retinue.testing.clock import FakeClock

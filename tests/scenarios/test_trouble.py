@@ -22,7 +22,7 @@ from retinue.errors import StoreFailure
 from retinue.host.host import Host
 from retinue.model.content import AssistantMessage
 from retinue.session.events import ActivationEnd, ToolReturned, UserMessage
-from retinue.session.invariants import SessionRecord
+from retinue.session.store import SessionRecord
 from retinue.store.sqlite import SqliteStore
 from retinue.testing.clock import FakeClock
 from retinue.testing.host import resume_agent, start_agent

@@ -13,8 +13,8 @@ from retinue.base.ids import MessageId, SessionId
 from retinue.errors import BadExport, CorruptSession
 from retinue.session.events import Descriptor, Event, Opaque, StepEnd, StepStart, TurnEnd, TurnStart
 from retinue.session.exports import EXPORT_VERSION, parse_export, render_export
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import StoredRow
+from retinue.session.store import SessionRecord
 from tests.store.contract import header, message, sent
 
 ROOT = SessionId("root")

@@ -26,8 +26,9 @@ from retinue.session.events import (
     WorkflowEnd,
     WorkflowStart,
 )
-from retinue.session.invariants import SessionRecord, tree_violations, violations
+from retinue.session.invariants import tree_violations, violations
 from retinue.session.rows import Delivery, StoredRow
+from retinue.session.store import SessionRecord
 from tests.session.logs import ended, log, reply, returned, row, said, started, whole_log
 
 ROWS = [row("m1", turn=1), row("m2", turn=1), row("m3", turn=2)]

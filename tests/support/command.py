@@ -15,8 +15,9 @@ import anyio
 from retinue.base.clock import SystemClock
 from retinue.base.ids import SessionId
 from retinue.session.events import Event
-from retinue.session.invariants import SessionRecord, tree_violations, violations
+from retinue.session.invariants import tree_violations, violations
 from retinue.session.rows import StoredRow
+from retinue.session.store import SessionRecord
 from retinue.store.sqlite import SqliteStore
 
 __all__ = ["KEY", "Done", "Place", "Running"]

@@ -29,8 +29,8 @@ from retinue.host.approvals import Question
 from retinue.model.content import UserMessage
 from retinue.session.events import AssistantReply, Event, SessionHeader, StepStart, ToolReturned, TurnEnd
 from retinue.session.folds import descriptor
-from retinue.session.invariants import SessionRecord
 from retinue.session.session import Session
+from retinue.session.store import SessionRecord
 from retinue.subagent.child import prompt_id
 
 __all__ = ["Tell", "TreeView"]

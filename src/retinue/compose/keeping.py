@@ -18,9 +18,8 @@ from retinue.base.files import whole_file
 from retinue.base.ids import MessageId, SessionId
 from retinue.errors import AlreadyExists, BadInput, CorruptSession, OpenTurn, SessionNotFound, StoreFailure
 from retinue.session.exports import parse_export, render_export
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Append, Batch, Claim, Create, Insert, Op, Park, StoredRow, Withdraw
-from retinue.session.store import Lease, Outcome, SessionStore
+from retinue.session.store import Lease, Outcome, SessionRecord, SessionStore
 from retinue.session.writer import Writer
 from retinue.tools.output import spill_folder
 

@@ -27,8 +27,9 @@ from retinue.session.events import (
     decode_event,
     encode_payload,
 )
-from retinue.session.invariants import SessionRecord, tree_violations, violations
+from retinue.session.invariants import tree_violations, violations
 from retinue.session.rows import StoredRow
+from retinue.session.store import SessionRecord
 
 __all__ = ["EXPORT_VERSION", "parse_export", "render_export"]
 

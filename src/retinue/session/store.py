@@ -13,10 +13,18 @@ from msgspec import Struct
 
 from retinue.base.ids import SessionId
 from retinue.session.events import Event, SessionHeader
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, Committed, StoredRow
 
-__all__ = ["Arrivals", "Lease", "Outcome", "SessionStore", "SessionSummary", "StoreBusy", "StoredSession"]
+__all__ = [
+    "Arrivals",
+    "Lease",
+    "Outcome",
+    "SessionRecord",
+    "SessionStore",
+    "SessionSummary",
+    "StoreBusy",
+    "StoredSession",
+]
 
 
 class StoreBusy(Exception):
@@ -43,6 +51,14 @@ class StoredSession(Struct, frozen=True, kw_only=True):
     root: SessionId
     events: list[Event]
     pending: list[StoredRow]
+
+
+class SessionRecord(Struct, frozen=True, kw_only=True):
+    """One session with all rows ever sent to it."""
+
+    header: SessionHeader
+    events: Sequence[Event]
+    rows: Sequence[StoredRow]
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):

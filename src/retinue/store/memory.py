@@ -13,9 +13,8 @@ from itertools import count
 from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession, RetinueError, StoreFailure
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, StoredRow
-from retinue.session.store import Arrivals, Lease, Outcome, SessionSummary, StoreBusy, StoredSession
+from retinue.session.store import Arrivals, Lease, Outcome, SessionRecord, SessionSummary, StoreBusy, StoredSession
 from retinue.store._decode import (
     RowColumns,
     decode_arrivals,

@@ -8,9 +8,17 @@ from typing import TypeAlias
 
 from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Append, Batch, StoredRow
-from retinue.session.store import Arrivals, Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
+from retinue.session.store import (
+    Arrivals,
+    Lease,
+    Outcome,
+    SessionRecord,
+    SessionStore,
+    SessionSummary,
+    StoreBusy,
+    StoredSession,
+)
 from retinue.testing.gate import Gate
 
 __all__ = ["FaultyStore", "When", "appends"]

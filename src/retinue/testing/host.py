@@ -16,8 +16,8 @@ from retinue.base.clock import Clock
 from retinue.base.ids import SessionId, new_session_id
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.session.events import SessionHeader
-from retinue.session.invariants import SessionRecord, tree_violations, violations
-from retinue.session.store import SessionStore, SessionSummary
+from retinue.session.invariants import tree_violations, violations
+from retinue.session.store import SessionRecord, SessionStore, SessionSummary
 from retinue.store.memory import MemoryStore
 from retinue.testing.clock import FakeClock
 from retinue.testing.model import ScriptedModel

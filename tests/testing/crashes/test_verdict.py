@@ -6,7 +6,7 @@ from pathlib import Path
 
 from retinue.base.ids import SessionId
 from retinue.session.events import Event, SessionHeader, TurnEnd, TurnStart
-from retinue.session.invariants import SessionRecord
+from retinue.session.store import SessionRecord
 from retinue.testing.crashes.journal import Moment
 from retinue.testing.crashes.points import KillPoint, Occasion
 from retinue.testing.crashes.state import State

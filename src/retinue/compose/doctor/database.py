@@ -13,7 +13,8 @@ from retinue.base.ids import SessionId
 from retinue.compose.doctor.finding import Finding
 from retinue.errors import CorruptSession, RetinueError, SchemaTooNew, StoreFailure
 from retinue.session.folds import Turns
-from retinue.session.invariants import SessionRecord, tree_violations, violations
+from retinue.session.invariants import tree_violations, violations
+from retinue.session.store import SessionRecord
 from retinue.store.sqlite import InspectedSession, InspectedTree, Inspector
 
 __all__ = ["Looked", "database_findings"]

@@ -10,9 +10,8 @@ import apsw
 from retinue.base.ids import SessionId
 from retinue.base.json import encode
 from retinue.errors import CorruptSession
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import StoredRow
-from retinue.session.store import Arrivals, SessionSummary, StoredSession
+from retinue.session.store import Arrivals, SessionRecord, SessionSummary, StoredSession
 from retinue.store._decode import (
     EventColumns,
     RowColumns,

@@ -19,9 +19,8 @@ import apsw
 from retinue.base.clock import Clock
 from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure, StoreLocked
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Batch, StoredRow
-from retinue.session.store import Arrivals, Lease, Outcome, SessionSummary, StoreBusy, StoredSession
+from retinue.session.store import Arrivals, Lease, Outcome, SessionRecord, SessionSummary, StoreBusy, StoredSession
 from retinue.store._rules import refusal
 from retinue.store.sqlite._apply import REFUSALS, Applier
 from retinue.store.sqlite._bell import Bell, ring

@@ -13,9 +13,10 @@ from retinue.base.ids import MessageId, SessionId
 from retinue.model.content import UserMessage, text_of
 from retinue.session.events import ActivationEnd, AssistantReply, ToolReturned, TurnEnd, TurnStart
 from retinue.session.folds import descriptor
-from retinue.session.invariants import SessionRecord, tree_violations, violations
+from retinue.session.invariants import tree_violations, violations
 from retinue.session.repair import OUTCOME_UNKNOWN
 from retinue.session.rows import StoredRow
+from retinue.session.store import SessionRecord
 from retinue.store.sqlite import SqliteStore
 from retinue.testing.host import all_sessions
 

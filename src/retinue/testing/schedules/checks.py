@@ -8,8 +8,8 @@ from types import CodeType, FrameType
 from retinue.base.ids import MessageId
 from retinue.model.content import UserMessage
 from retinue.session.folds import descriptor
-from retinue.session.invariants import SessionRecord, tree_violations, violations
-from retinue.session.store import SessionStore
+from retinue.session.invariants import tree_violations, violations
+from retinue.session.store import SessionRecord, SessionStore
 from retinue.testing.host import all_sessions
 
 __all__ = ["alive", "check_at_rest"]

@@ -8,9 +8,17 @@ from typing import TypeVar
 from retinue.base.ids import SessionId
 from retinue.errors import StoreFailure
 from retinue.session.events import Descriptor
-from retinue.session.invariants import SessionRecord
 from retinue.session.rows import Append, Batch, Create, Insert, Settle, StoredRow
-from retinue.session.store import Arrivals, Lease, Outcome, SessionStore, SessionSummary, StoreBusy, StoredSession
+from retinue.session.store import (
+    Arrivals,
+    Lease,
+    Outcome,
+    SessionRecord,
+    SessionStore,
+    SessionSummary,
+    StoreBusy,
+    StoredSession,
+)
 from retinue.testing.schedules.schedule import Schedule
 
 __all__ = ["Names", "ScheduledStore"]
