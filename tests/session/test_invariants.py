@@ -8,9 +8,13 @@ from retinue.model.content import Source, Text, UserMessage
 from retinue.session.events import (
     ActivationEnd,
     ActivationStart,
+    ApprovalAsked,
+    ApprovalDecided,
     Descriptor,
     EndSeed,
     Event,
+    ExternalPermission,
+    ExternalPrompt,
     Payload,
     RequestContext,
     RequestHeader,
@@ -59,6 +63,11 @@ RUN = WorkflowStart(turn=1, step=1, index=0, name="w")
 HIRED = WorkflowAgentStart(index=0, id=SessionId("a1"), label="a")
 GONE = WorkflowAgentEnd(index=0, id=SessionId("a1"), outcome="completed")
 RAN = WorkflowEnd(turn=1, step=1, index=0, outcome="completed")
+HELD = ApprovalAsked(id="q1", turn=1, step=1, index=0, call_id="a", name="look", rule="look")
+ALLOWED = ApprovalDecided(id="q1", turn=1, step=1, index=0, verb="allow", by="user")
+REJECTED = replace(ALLOWED, verb="reject")
+PROMPTED = ExternalPrompt(turn=1, step=1, session="s")
+PERMITTED = ExternalPermission(turn=1, step=1, title="t", verb="allow", by="user")
 HEADER = RequestHeaderChange(RequestHeader(config={}), "initial")
 
 
@@ -98,6 +107,24 @@ HEADER = RequestHeaderChange(RequestHeader(config={}), "initial")
         ("call-starts-once", (*ASKED, started(1, 1, 0, "a"), started(1, 1, 0, "a"))),
         ("call-starts-once", (*ASKED, returned(1, 1, 0, "a"), started(1, 1, 0, "a"))),
         ("step-nesting", (*ASKED, *BOTH, StepEnd(1, 1), returned(1, 1, 0, "a"))),
+        ("step-nesting", (*ASKED, *BOTH, StepEnd(1, 1), HELD)),
+        ("step-nesting", (*ASKED, HELD, *BOTH, StepEnd(1, 1), ALLOWED)),
+        ("call-was-asked-for", (*ASKED, replace(HELD, index=2))),
+        ("call-matches", (*ASKED, replace(HELD, call_id="b"))),
+        ("call-matches", (*ASKED, replace(HELD, name="touch"))),
+        ("asked-once", (*ASKED, HELD, replace(HELD, id="q2"))),
+        ("asked-before-start", (*ASKED, started(1, 1, 0, "a"), HELD)),
+        ("asked-before-start", (*ASKED, returned(1, 1, 0, "a"), HELD)),
+        ("held-until-allowed", (*ASKED, HELD, started(1, 1, 0, "a"))),
+        ("held-until-allowed", (*ASKED, HELD, REJECTED, started(1, 1, 0, "a"))),
+        ("decided-after-asked", (*ASKED, ALLOWED)),
+        ("decided-after-asked", (*ASKED, HELD, replace(ALLOWED, id="q2"))),
+        ("decided-after-asked", (*ASKED, HELD, replace(ALLOWED, index=1))),
+        ("decided-once", (*ASKED, HELD, ALLOWED, ALLOWED)),
+        ("decided-once", (*ASKED, HELD, REJECTED, ALLOWED)),
+        ("decided-while-open", (*ASKED, HELD, returned(1, 1, 0, "a"), ALLOWED)),
+        ("step-nesting", (TurnStart(1), PROMPTED)),
+        ("step-nesting", (TurnStart(1), PERMITTED)),
         ("message-enters-once", (*BEGUN, said("m1"))),
         ("message-in-turn", (said("m1"),)),
         ("request-in-turn", (HEADER,)),
@@ -135,6 +162,20 @@ def test_a_workflow_may_run_again_and_wait_for_the_same_agents() -> None:
     assert (
         violations(log(*ASKED, RUN, HIRED, GONE, HIRED, again, HIRED, GONE, RAN, replace(RUN, n=3), RAN, *BOTH)) == []
     )
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        (HELD, started(1, 1, 1, "b"), ALLOWED, started(1, 1, 0, "a"), *BOTH),
+        (HELD, REJECTED, *BOTH),
+        (HELD, *BOTH),
+        (HELD, replace(HELD, id="q2", index=1, call_id="b"), replace(ALLOWED, id="q2", index=1), REJECTED, *BOTH),
+    ],
+    ids=["allowed", "rejected", "withdrawn by its result", "two answered in the other order"],
+)
+def test_a_call_may_be_asked_about_before_it_starts(payloads: tuple[Payload, ...]) -> None:
+    assert rules(log(*ASKED, *payloads, StepEnd(1, 1), ended(1)), quiescent=True) == []
 
 
 def test_a_gap_and_a_double_seq_are_found() -> None:
