@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cache
+
+from msgspec import Struct
 
 __all__ = ["KNOWN_FORMS", "Form", "LONGEST_BLOCK", "MASK", "UNFINISHED_BLOCK", "mask_forms"]
 
@@ -20,7 +22,7 @@ LONGEST_BLOCK = 16_384
 _BEGIN = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 
-_TOKENS = r"""
+_TOKENS = r"""(?x)
     (?<![A-Za-z0-9_-])
     (?:
         sk-(?:ant|proj|svcacct|admin|or-v1)-[A-Za-z0-9_-]{20,}      # Anthropic, OpenAI, OpenRouter
@@ -39,7 +41,7 @@ _TOKENS = r"""
     )
 """
 _BEARER = r"(?<![A-Za-z])(?:[Bb]earer|BEARER)[ ]+(?P<secret>(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{16,})"
-_ADDRESS = r"""
+_ADDRESS = r"""(?x)
     (?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s/:@?\#"'<>\\]{0,200}:
     (?P<secret>
         (?!(?:passw(?:or)?d|pass|pwd?|secret|token|key|x{2,}|\.{2,})@)     # what examples say
@@ -52,22 +54,29 @@ UNFINISHED_BLOCK = re.compile(rf"{_BEGIN}(?![\s\S]*{_END})")
 """Where a private key begins of which the end has not come yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """One form. A group `secret` of the pattern is the part that is masked; without one, all of it."""
+_compiled = cache(re.compile)
 
-    pattern: re.Pattern[str]
+
+class Form(Struct, frozen=True):
+    """One form. A group `secret` of the expression is the part that is masked; without one, all of it."""
+
+    expression: str
     marks: tuple[str, ...] = ()
     """One of them stands in every text that has the form; a text without them is not searched. None = always."""
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """The expression, compiled when it is first asked for: most programs never see a mark of most forms."""
+        return _compiled(self.expression)
 
 
 _PREFIXES = "sk- ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- xox AKIA ASIA AIza k_live_ k_test_ hf_ npm_ pypi-AgE eyJ"
 
 KNOWN_FORMS: tuple[Form, ...] = (
-    Form(re.compile(_BLOCK), ("PRIVATE KEY",)),
-    Form(re.compile(_TOKENS, re.VERBOSE), tuple(_PREFIXES.split())),
-    Form(re.compile(_BEARER), ("earer ", "EARER ")),
-    Form(re.compile(_ADDRESS, re.VERBOSE), ("://",)),
+    Form(_BLOCK, ("PRIVATE KEY",)),
+    Form(_TOKENS, tuple(_PREFIXES.split())),
+    Form(_BEARER, ("earer ", "EARER ")),
+    Form(_ADDRESS, ("://",)),
 )
 """In the order in which they are looked for."""
 

@@ -23,6 +23,8 @@ def known_keys(value: JSONObject, struct: type[Struct], where: str) -> JSONObjec
     Free-form mappings stay as they are. Raises: ConfigError for a key that there is not, with those that there are, and
     for one given in both spellings.
     """
+    if not value:
+        return {}
     hints = get_type_hints(struct)
     result: JSONObject = {}
     for key, inner in value.items():

@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -89,8 +88,7 @@ class _Head(Struct, frozen=True):
     max_depth: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFile:
+class AgentFile(Struct, frozen=True, kw_only=True):
     """One kind of child."""
 
     name: str

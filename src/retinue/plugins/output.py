@@ -70,7 +70,7 @@ def _form(text: str) -> Form:
         raise ConfigError(
             f"plugins.output.patterns: {text!r} fits an empty text or {MASK}; it would never come to rest"
         )
-    return Form(pattern)
+    return Form(text)
 
 
 @contextmanager

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 from anyio import to_thread
+from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
@@ -31,8 +31,7 @@ _MAX_BYTES = 256 * 1024
 _FENCE = "---"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """A Markdown file with front matter."""
 
     path: Path

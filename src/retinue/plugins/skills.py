@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +43,7 @@ class SkillsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 OPTIONS = SkillsConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class Skill(Struct, frozen=True, kw_only=True):
     """One skill that an agent may ask for."""
 
     name: str

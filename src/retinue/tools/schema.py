@@ -51,7 +51,7 @@ def read_signature(name: str, function: Callable[..., object]) -> Signature:
         arguments = msgspec.defstruct(f"{name}_arguments", fields, kw_only=True)
         schema = _inline(cast(JSONObject, msgspec.json.schema(arguments)))
         returns = _without_tool_result(hints["return"])
-        if returns is not ToolResult:
+        if returns not in (ToolResult, str):
             msgspec.json.schema(returns)
     except (TypeError, ValueError) as error:
         raise BadInput(f"tool {name!r}: {error}") from error

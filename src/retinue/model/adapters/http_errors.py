@@ -22,13 +22,12 @@ _MAX_BYTES = 2000
 # OpenAI, DeepSeek, vLLM, OpenRouter: "maximum context length is N tokens"; vLLM: "maximum model length";
 # llama.cpp: exceed_context_size_error, "exceeds the available context size"; Ollama: "exceeds the context length",
 # "exceeded max context length"; Gemini: "input token count (N) exceeds the maximum"; Anthropic: "prompt is too long".
-_CONTEXT = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|max(imum)? model len(gth)?"
+_CONTEXT = (
+    r"(?i)context_length_exceeded|exceed_context_size|maximum context length|max(imum)? model len(gth)?"
     r"|exceed\w* (the |max |maximum )*(available |model's )?context|context (window|length|size)[^.]{0,40}exceed"
-    r"|input token count[^.]{0,40}exceeds|(prompt|input) (is )?too long|longer than the (model's )?context",
-    re.IGNORECASE,
+    r"|input token count[^.]{0,40}exceeds|(prompt|input) (is )?too long|longer than the (model's )?context"
 )
-_QUOTA = re.compile(r"insufficient_quota|insufficient balance|insufficient_balance|billing_hard_limit", re.IGNORECASE)
+_QUOTA = r"(?i)insufficient_quota|insufficient balance|insufficient_balance|billing_hard_limit"
 _CODES = {
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
@@ -118,8 +117,8 @@ def _kind(status: int, said: str) -> str:
             return "auth"
         case 429:
             # Waiting does not refill an account.
-            return "auth" if _QUOTA.search(said) else "rate-limit"
-        case _ if _CONTEXT.search(said):
+            return "auth" if re.search(_QUOTA, said) else "rate-limit"
+        case _ if re.search(_CONTEXT, said):
             return "context-length"
         case 408:
             return "timeout"

@@ -6,6 +6,7 @@ it is a JSON object. A type that this version does not know refuses the log, unl
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TypeAlias
 
 import msgspec
@@ -154,7 +155,12 @@ EVENT_TYPES: dict[str, type[Payload]] = {
 """Every event type this version writes."""
 
 _names = {payload: name for name, payload in EVENT_TYPES.items()}
-_decoders = {name: msgspec.json.Decoder(payload) for name, payload in EVENT_TYPES.items()}
+
+
+@cache
+def _decoder(payload: type[Payload]) -> msgspec.json.Decoder[Payload]:
+    """Made when the payload is first read: to make all of them is a good part of importing this."""
+    return msgspec.json.Decoder(payload)
 
 
 class Event(Struct, frozen=True, gc=False):
@@ -186,14 +192,15 @@ def decode_event(session_id: str, seq: int, time: int, type_name: str, data: byt
     Raises: UnknownEvent for an unknown type that is not ignorable, CorruptSession for bytes that do not fit the type;
     both name the session and the seq.
     """
-    decoder = _decoders.get(type_name)
-    if decoder is None and not ignorable:
+    payload = EVENT_TYPES.get(type_name)
+    if payload is None and not ignorable:
         raise UnknownEvent(
             f"session {session_id!r} holds an event of unknown type {type_name!r} at seq {seq}; "
             "it was written by a newer version: use that version to read it"
         )
     try:
-        return Event(seq, time, Opaque(type_name, decode(data)) if decoder is None else decoder.decode(data))
+        known = Opaque(type_name, decode(data)) if payload is None else _decoder(payload).decode(data)
+        return Event(seq, time, known)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         foreign = _foreign_descriptor(data) if type_name == "subagent/descriptor" else None
         if foreign is not None:
