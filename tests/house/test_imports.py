@@ -91,3 +91,18 @@ def test_importing_a_module_starts_nothing() -> None:
     assert printed.strip() == "['MainThread'] []"
     assert set(names) <= loaded
     assert (PACKAGE / "py.typed").exists()
+
+
+def test_what_the_first_request_needs_is_loaded_while_a_host_opens_and_no_thread_of_ours_outlives_it(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import asyncio, threading, retinue\n"
+        "async def main():\n"
+        "    async with retinue.open(model='ollama:any', home=sys.argv[1], cwd=sys.argv[1]): pass\n"
+        "asyncio.run(main())\n"
+        "print([thread.name for thread in threading.enumerate() if thread.name.startswith('retinue')])"
+    )
+    printed, loaded = _run(program, str(tmp_path))
+    assert "aiohttp" in loaded
+    assert printed.strip() == "[]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from importlib import import_module
@@ -100,13 +101,15 @@ async def build(
         on_interrupt=config.recovery.on_interrupt,
         secrets=secrets_of(environ),
     )
-    plugins = [(name, *_load(name, config)) for name in _chosen(config)]
+    chosen = _chosen(config)
     async with AsyncExitStack() as stack:
-        made = [client for client in clients if client.provider] or [
-            make_client(config, environ, model=config.model, base_url=config.base_url)
-        ]
+        made = [client for client in clients if client.provider]
+        if not made:
+            made.append(make_client(config, environ, model=config.model, base_url=config.base_url))
+            stack.callback(_preloading().join)
         for client in made:
             stack.push_async_callback(client.aclose)
+        plugins = [(name, *_load(name, config)) for name in chosen]
         host = await stack.enter_async_context(open_host(store or open_store(config, environ, clock), clock, options))
         for client in made:
             stack.enter_context(host.add_client(client))
@@ -143,6 +146,15 @@ def _allow_files(wanted: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # macOS has a limit of its own below the hard one
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _preloading() -> threading.Thread:
+    """A thread that imports what the first request needs: much of that is waiting, and so is much of a start."""
+    from retinue.model.adapters.transport import preload
+
+    thread = threading.Thread(target=preload, name="retinue-preload")
+    thread.start()
+    return thread
 
 
 def make_client(config: Config, environ: Mapping[str, str], *, model: str | None, base_url: str | None) -> ModelClient:
