@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from retinue.compose.build import PLUGINS
+from retinue.compose.plugins import PLUGINS
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
 from retinue.plugins.permissions import PermissionsConfig

@@ -5,10 +5,8 @@ from __future__ import annotations
 import resource
 import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from importlib import import_module
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
@@ -17,6 +15,7 @@ from retinue.base.clock import Clock, SystemClock
 from retinue.base.json import JSON
 from retinue.compose.config import Config
 from retinue.compose.keys import read_options
+from retinue.compose.plugins import PLUGINS, PluginModule, plugin_module
 from retinue.compose.stores import home_of, open_store
 from retinue.errors import ConfigError
 from retinue.host.host import Host, HostOptions, open_host
@@ -27,37 +26,10 @@ from retinue.prompt.sections import Section
 from retinue.session.store import SessionStore
 from retinue.subagent.child import PERSONA_ORDER, PERSONA_SECTION
 
-__all__ = ["PLUGINS", "build", "make_client", "model_options", "secrets_of"]
-
-PLUGINS = (
-    "permissions",
-    "sandbox",
-    "output",
-    "instructions",
-    "skills",
-    "files",
-    "tasks",
-    "shell",
-    "todo",
-    "web",
-    "mcp",
-    "subagent",
-    "workflow",
-    "agents",
-    "report",
-    "acp",
-)
-"""Plugins that ship with Retinue, in the order in which they are loaded."""
-
+__all__ = ["build", "make_client", "model_options", "secrets_of"]
 
 _SECRET_CHARS = 8
 """Shorter keys are placeholders such as `none`, and common words."""
-
-
-class _PluginModule(Protocol):
-    OPTIONS: type[Struct]
-
-    def plugin(self, host: Host, config: Any, /) -> AbstractAsyncContextManager[None]: ...
 
 
 def model_options(config: Config) -> AgentOptions:
@@ -207,7 +179,7 @@ def _chosen(config: Config) -> list[str]:
     return [name for name in PLUGINS if config.plugins.get(name) not in (None, False)]
 
 
-def _load(name: str, config: Config) -> tuple[_PluginModule, Struct]:
-    module = cast(_PluginModule, import_module(f"retinue.plugins.{name}"))
+def _load(name: str, config: Config) -> tuple[PluginModule, Struct]:
+    module = plugin_module(name)
     given: JSON = config.plugins[name]
     return module, read_options(name, given, module.OPTIONS)

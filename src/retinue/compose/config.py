@@ -19,7 +19,8 @@ from msgspec import Meta, Struct, field
 
 from retinue.base.json import JSON, JSONObject
 from retinue.compose.bundles import BUNDLES
-from retinue.compose.keys import checked, known_keys
+from retinue.compose.keys import checked, is_spelled, known_keys
+from retinue.compose.plugins import PLUGINS, plugin_module
 from retinue.errors import ConfigError
 from retinue.model.prices import Price
 
@@ -126,7 +127,7 @@ def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) 
     said: list[tuple[str, JSONObject]] = []
     file = overrides.config_file or _variable_path(environ, cwd) or find_config_file(cwd, environ)
     if file is not None:
-        said.append((str(file), known_keys(_read_yaml(file), Config, str(file))))
+        said.append((str(file), _spelled(_read_yaml(file), str(file))))
     for variable, path in _VARIABLES.items():
         if environ.get(variable):
             said.append((variable, _nested(path, environ[variable])))
@@ -141,7 +142,7 @@ def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) 
     said.extend(("", _nested(path, value)) for path, value in given.items() if value is not None)
     for setting in overrides.settings:
         path, value = _setting(setting)
-        said.append(("--set", known_keys(_nested(path, value), Config, f"--set {path}")))
+        said.append(("--set", _spelled(_nested(path, value), f"--set {path}")))
     merged: JSONObject = {}
     for _, one in said:
         _merge(merged, deepcopy(one))
@@ -155,7 +156,7 @@ def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) 
 
 def bundled_config(bundle: str, **fields: JSON) -> Config:
     """The named bundle with these fields over it, and nothing from files or environment. Raises: ConfigError."""
-    return _over_bundle({"bundle": bundle, **fields})
+    return _over_bundle(_spelled({"bundle": bundle, **fields}, "configuration"))
 
 
 def _over_bundle(given: JSONObject) -> Config:
@@ -225,6 +226,25 @@ def _setting(setting: str) -> tuple[str, JSON]:
 def _nested(path: str, value: JSON) -> JSONObject:
     first, *rest = path.split(".")
     return {first: _nested(".".join(rest), value) if rest else value}
+
+
+def _spelled(source: JSONObject, where: str) -> JSONObject:
+    """One source with every key as its struct spells it, so that sources meet whichever way they spell one.
+
+    What plugins are given is only looked at, and the plugin imported for it, if it has a key in camelCase; else it is
+    checked when the plugin is loaded. Raises: ConfigError for an unknown key.
+    """
+    known = known_keys(source, Config, where)
+    plugins = known.get("plugins")
+    if isinstance(plugins, dict):
+        known["plugins"] = {name: _spelled_options(name, given, where) for name, given in plugins.items()}
+    return known
+
+
+def _spelled_options(name: str, given: JSON, where: str) -> JSON:
+    if name not in PLUGINS or not isinstance(given, dict) or is_spelled(given):
+        return given
+    return known_keys(given, plugin_module(name).OPTIONS, f"{where}: plugins.{name}")
 
 
 def _merge(base: JSONObject, over: JSONObject) -> None:

@@ -12,7 +12,7 @@ from retinue.base.json import JSON, JSONObject
 from retinue.compose.forms import form_of
 from retinue.errors import ConfigError
 
-__all__ = ["checked", "known_keys", "read_options"]
+__all__ = ["checked", "is_spelled", "known_keys", "read_options"]
 
 S = TypeVar("S", bound=Struct)
 
@@ -62,6 +62,13 @@ def _struct_of(hint: Any) -> type[Struct] | None:
         if found is not None:
             return found
     return None
+
+
+def is_spelled(value: JSON) -> bool:
+    """Whatever keys `value` has, nested ones included, none of them is written in camelCase."""
+    if isinstance(value, dict):
+        return all(key == _snake(key) and is_spelled(inner) for key, inner in value.items())
+    return all(is_spelled(inner) for inner in value) if isinstance(value, list) else True
 
 
 def _snake(name: str) -> str:

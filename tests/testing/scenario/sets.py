@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from retinue.compose.build import PLUGINS
+from retinue.compose.plugins import PLUGINS
 from retinue.testing.scenario.suite import refresh, run
 from tests.house.checkout import ROOT
 
