@@ -132,8 +132,8 @@ def _page(title: str, *parts: str) -> str:
 def configuration() -> str:
     """docs/reference/configuration.md"""
     from retinue.compose import config as module
-    from retinue.compose.plugins import PLUGINS
     from retinue.compose.bundles import BUNDLES
+    from retinue.compose.plugins import PLUGINS
     from retinue.model.adapters.providers import PROVIDERS
 
     seen: set[type[Struct]] = set()

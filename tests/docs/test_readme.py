@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from retinue.compose.plugins import PLUGINS
 from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
+from retinue.compose.plugins import PLUGINS
 from retinue.plugins.permissions import PermissionsConfig
 from tests.docs.pages import Block, Command, blocks, commands, fits
 from tests.house.checkout import ROOT

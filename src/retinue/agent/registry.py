@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TypeAlias
 
 import anyio
@@ -16,7 +17,7 @@ from retinue.agent.signals import AgentCreated, AgentDisposed, SessionStarted, S
 from retinue.base.ids import SessionId
 from retinue.base.scope import Undo
 from retinue.errors import AgentClosing, AlreadyExists
-from retinue.session.events import Descriptor, EndSeed, Event, SessionHeader
+from retinue.session.events import Descriptor, EndSeed, Event, RequestHeaderChange, SessionHeader
 from retinue.session.folds import descriptor
 from retinue.session.session import Session
 from retinue.session.transaction import Transaction
@@ -260,10 +261,10 @@ class Agents:
 
 def _logged_options(session: Session, made: Descriptor | None) -> AgentOptions:
     context, header = session.turns.context, session.turns.header
-    if context is None:
-        if made is None:
-            return AgentOptions()
+    if made is not None and (context is None or not _has_asked(session)):
         return AgentOptions(provider=made.agent_provider, model=made.agent_model, max_tokens=made.max_tokens)
+    if context is None:
+        return AgentOptions()
     config = dict(header.config) if header is not None else {}
     config.pop("model", None)
     max_tokens = config.pop("max_tokens", None)
@@ -273,3 +274,9 @@ def _logged_options(session: Session, made: Descriptor | None) -> AgentOptions:
         max_tokens=max_tokens if isinstance(max_tokens, int) else None,
         body=config,
     )
+
+
+def _has_asked(session: Session) -> bool:
+    """The agent has made a request of its own: what a seed says of requests is its parent's."""
+    own = islice(session.events, session.header.seed_length or 0, None)
+    return any(type(event.data) is RequestHeaderChange for event in own)

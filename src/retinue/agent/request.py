@@ -111,14 +111,14 @@ async def ask(agent: Agent, turn: int, step: int, exchange: Exchange) -> None:
         tx.submit()
 
     async def send(attempt: Attempt) -> None:
+        await agent.environment.sessions.writer.committed()
+        agent.session.check()
+        await agent.environment.sessions.confirm(agent.session.hold)
         exchange.sent = prepared.record(attempt)
         await attempt.client.stream(attempt.request, attempt.body, attempt.sink)
 
     failures = 0
     while True:
-        await agent.environment.sessions.writer.committed()
-        agent.session.check()
-        await agent.environment.sessions.confirm(agent.session.hold)
         try:
             await agent.chains.model_request.run(
                 Attempt(

@@ -14,7 +14,7 @@ import anyio
 from msgspec import Struct
 
 from retinue.agent.agent import Agent
-from retinue.agent.environment import PreStep, StepInput
+from retinue.agent.environment import Attempt, PreStep, StepInput
 from retinue.agent.registry import Agents
 from retinue.base.chain import Next
 from retinue.base.ids import SessionId
@@ -84,11 +84,16 @@ class Admission:
             await self.acquire(agent.id, parent)
             return await inner(step)
 
+        async def asked(attempt: Attempt, inner: Next[Attempt, None]) -> None:
+            await self.acquire(agent.id, parent)  # a step that another process began was admitted there, not here
+            await inner(attempt)
+
         def ended(_: Session, events: Sequence[Event]) -> None:
             if any(isinstance(event.data, TurnEnd) for event in events):
                 self.release(agent.id)
 
         agent.chains.pre_step.wrap(admitted)
+        agent.chains.model_request.wrap(asked)
         agent.session.observe(ended)
         agent.scope.callback(self.release, agent.id)
 
