@@ -154,8 +154,13 @@ class Lifecycle:
     def __init__(self, app: App) -> None:
         self.seen: list[tuple[str, SessionId]] = []
         self.runs: list[tuple[str, str]] = []
+        self.outcomes: list[str] = []
         app.host.bus.on(SubagentStarted, lambda event: self._add("start", event.id, event.run_id))
-        app.host.bus.on(SubagentEnded, lambda event: self._add("end", event.id, event.run_id))
+        app.host.bus.on(SubagentEnded, self._ended)
+
+    def _ended(self, event: SubagentEnded) -> None:
+        self._add("end", event.id, event.run_id)
+        self.outcomes.append(event.outcome)
 
     def _add(self, what: str, id: SessionId, run: str) -> None:
         self.seen.append((what, id))

@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 
+from retinue.base.chain import Next
 from retinue.base.ids import SessionId
 from retinue.errors import CorruptSession, StoreFailure
 from retinue.session.events import SessionHeader
@@ -16,7 +17,9 @@ from retinue.subagent.listing import list_children, render_entries
 from retinue.testing.clock import FakeClock
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
-from retinue.testing.script import call, calls, hold, text
+from retinue.testing.script import call, calls, hold, optional, text
+from retinue.tools.pipeline import ToolRequest
+from retinue.tools.tool import ToolResult
 from tests.scenarios.stock import CONTINUABLE, children, continuations, listener, live, quiet, settled, start, stock
 from tests.scenarios.stores import WatchedStore
 
@@ -90,6 +93,37 @@ async def test_nobody_is_an_answer_too_and_the_description_warns(tmp_path: Path)
         description = next(spec.description for spec in model.requests("R")[0].tools if spec.name == "list_agents")
         for warning in ("snapshot", "Do not use it to wait", "only interrupt"):
             assert warning in description
+
+
+async def test_as_a_value_each_entry_says_its_kind_and_only_descendants_say_their_place(tmp_path: Path) -> None:
+    model, clock, values = ScriptedModel(), FakeClock(), list[object]()
+    look = calls(call("list_agents"), call("list_agents", scope="descendants"))
+    model.script("R", *[optional(text("noted"))] * 2, look, text("seen"))
+    model.script("A", text("a"))
+    model.script("B", text("b"))
+    store = WatchedStore(tmp_path, clock)
+    async with stock(model, tmp_path, *CONTINUABLE, store=store, clock=clock) as app:
+        agent = await app.agent(label="R")
+        ids: list[SessionId] = []
+        for label in ("A", "B"):
+            ids.append(await start(app, agent, label))
+            await quiet(app, agent)
+            await clock.advance(1)
+
+        async def note(request: ToolRequest, inner: Next[ToolRequest, ToolResult]) -> ToolResult:
+            result = await inner(request)
+            values.append(result.value)
+            return result
+
+        app.host.chains.tool_call.wrap(note)
+        store.spoilt[ids[1]] = StoreFailure("no answer")
+        await agent.follow_up("look").wait()
+        await agent.wait_idle()
+        store.spoilt.clear()
+    child: dict[str, object] = {"kind": "child", "id": ids[0], "label": "A", "status": "ready"}
+    unread: dict[str, object] = {"kind": "diagnostic", "id": ids[1], "reason": "unavailable"}
+    place = {"parent": agent.id, "depth": 1}
+    assert values == [[child, unread], [child | place, unread | place]]
 
 
 async def test_children_that_cannot_be_shown_are_diagnosed_one_by_one_and_tried_again(tmp_path: Path) -> None:

@@ -325,3 +325,21 @@ async def test_a_prompt_that_cannot_be_stored_starts_nobody(tmp_path: Path) -> N
         with pytest.raises(RetinueError):
             await start(app, agent, prompt="half a character: \ud83d")
         await left_nothing(app, agent, lifecycle)
+
+
+@pytest.mark.parametrize("empty", ["description", "prompt"])
+@pytest.mark.parametrize("run_in_background", [True, False])
+@pytest.mark.parametrize("mode", ["continuable", "one-shot"])
+async def test_a_call_without_a_name_or_a_task_is_refused_and_starts_nobody(
+    mode: str, run_in_background: bool, empty: str, tmp_path: Path
+) -> None:
+    model = ScriptedModel()
+    arguments = {"description": "C", "prompt": "P", "run_in_background": run_in_background, empty: " \n"}
+    model.script("R", calls(call("subagent", **arguments)), text("I see"))
+    async with stock(model, tmp_path, *CONTINUABLE, f"plugins.subagent.background_mode={mode}") as app:
+        agent, lifecycle = await app.agent(label="R"), Lifecycle(app)
+        await agent.follow_up("go").wait()
+        await quiet(app, agent)
+        (result,) = model.requests("R")[1].results
+        assert result.startswith(f"Error: {empty}: ")
+        await left_nothing(app, agent, lifecycle)

@@ -9,6 +9,7 @@ import pytest
 
 from retinue.agent.phase import Cause
 from retinue.compose.app import App
+from retinue.subagent.outcome import Outcome
 from retinue.subagent.provider import PROVIDERS, Run, RunRequest
 from retinue.subagent.providers.spawn import SpawnProvider
 from retinue.tasks.record import TaskSettled
@@ -126,6 +127,56 @@ async def test_c27_a_start_that_fails_by_itself_is_a_failure_and_one_notice(tmp_
             (notice,) = [said for said in said_to(model.requests("R")[-1]) if "subagent-1" in said]
             assert "failed" in notice
             assert "task_output" in notice
+
+
+class Frail(SpawnProvider):
+    """Its runs fail around a child that has ended."""
+
+    name = "frail"
+
+    def __init__(self, app: App, result: bool, dispose: bool) -> None:
+        super().__init__(app.host.agents)
+        self.fails = result, dispose
+
+    async def start(self, request: RunRequest) -> Run:
+        run, (result_fails, dispose_fails) = await super().start(request), self.fails
+
+        class FrailRun:
+            id, agent = run.id, run.agent
+
+            async def result(self) -> Outcome:
+                outcome = await run.result()
+                if result_fails:
+                    raise ValueError("the wire broke")
+                return outcome
+
+            async def dispose(self) -> None:
+                await run.dispose()
+                if dispose_fails:
+                    raise ValueError("the folder stayed")
+
+        return FrailRun()
+
+
+@pytest.mark.parametrize(("result", "dispose"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("is_background", [False, True])
+async def test_a_run_around_which_something_fails_is_told_as_an_error(
+    is_background: bool, result: bool, dispose: bool, tmp_path: Path
+) -> None:
+    model = ScriptedModel()
+    started = calls(call("subagent", description="C", prompt="P", run_in_background=is_background))
+    model.script("A", started, text("ok"), optional(text("noted")))
+    model.script("C", text("ANSWER"))
+    async with stock(model, tmp_path, *ONE_SHOT, "plugins.subagent.provider=frail") as app:
+        with app.host.require(PROVIDERS, needed_by="a test").add(Frail(app, result, dispose)):
+            agent, lifecycle = await app.agent(label="A"), Lifecycle(app)
+            ended: list[str] = []
+            app.host.bus.on(TaskSettled, lambda event: ended.append(event.task.status))
+            await agent.follow_up("go").wait()
+            await quiet(app, agent)
+        assert [what for what, _ in lifecycle.seen] == ["start", "end"]
+        assert lifecycle.outcomes == ["error" if result or dispose else "completed"]
+        assert ended == ([] if not is_background else ["failed" if result or dispose else "completed"])
 
 
 async def test_c28_only_ends_that_nobody_has_seen_are_told(tmp_path: Path) -> None:

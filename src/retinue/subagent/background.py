@@ -27,16 +27,24 @@ def run_job(request: RunRequest, *, run_id: str, provider: str, providers: Provi
         return run
 
     async def result(run: Run) -> TaskOutcome:
-        outcome = await run.result()
+        try:
+            outcome = await run.result()
+        except Exception:
+            came_to.append(Outcome(ending="error"))
+            raise
         came_to.append(outcome)
         return outcome_of_ending(outcome.ending, outcome.text, outcome.diagnostic)
 
     async def release(run: Run) -> None:
+        last = came_to[-1] if came_to else Outcome(ending="aborted")
+        ending = last.ending
         try:
             await run.dispose()
+        except Exception:
+            ending = "error"
+            raise
         finally:
-            last = came_to[-1] if came_to else Outcome(ending="aborted")
             for started in announced:
-                parent.bus.publish(started.ended(last.ending, last.text))
+                parent.bus.publish(started.ended(ending, last.text))
 
     return Job(open=open, result=result, release=release)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import anyio
+import msgspec
 from msgspec import Struct
 
 from retinue.base.ids import SessionId
+from retinue.base.json import JSON, JSONObject
 from retinue.errors import CorruptSession, RetinueError
 from retinue.host.host import Host
 from retinue.session.events import DESCRIPTOR_VERSION
@@ -15,10 +17,10 @@ from retinue.session.folds import descriptor
 from retinue.session.store import SessionSummary
 from retinue.subagent.continuation import Continuations
 
-__all__ = ["COLD_READS", "ChildEntry", "Diagnostic", "Entry", "list_children", "render_entries"]
+__all__ = ["COLD_READS", "ChildEntry", "Diagnostic", "Entry", "entry_objects", "list_children", "render_entries"]
 
 
-class ChildEntry(Struct, frozen=True, kw_only=True):
+class ChildEntry(Struct, frozen=True, kw_only=True, tag_field="kind", tag="child"):
     """A continuable child."""
 
     id: SessionId
@@ -30,7 +32,7 @@ class ChildEntry(Struct, frozen=True, kw_only=True):
     """1 = a direct child of the caller."""
 
 
-class Diagnostic(Struct, frozen=True, kw_only=True):
+class Diagnostic(Struct, frozen=True, kw_only=True, tag_field="kind", tag="diagnostic"):
     """A child that cannot be shown, and why."""
 
     id: SessionId
@@ -41,6 +43,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
 
 Entry: TypeAlias = ChildEntry | Diagnostic
 
+_PLACE = ("parent", "depth")
 COLD_READS = 4
 """Stored logs that are read at the same time. Source: behaviour LA-12."""
 
@@ -104,6 +107,14 @@ async def _entry(host: Host, continuations: Continuations, summary: SessionSumma
     agent = continuations.resident(id)
     status: Literal["running", "idle", "ready"] = "ready" if agent is None else agent.status
     return ChildEntry(id=id, label=made.label or "", status=status, parent=parent, depth=depth)
+
+
+def entry_objects(entries: list[Entry], *, scope: Literal["children", "descendants"]) -> list[JSON]:
+    """The listing as a value: where all are children of the caller, their place is not said. Source: LA-02, LA-03."""
+    objects = [cast(JSONObject, msgspec.to_builtins(entry)) for entry in entries]
+    if scope == "children":
+        objects = [{key: value for key, value in one.items() if key not in _PLACE} for one in objects]
+    return list(objects)
 
 
 def render_entries(entries: list[Entry], *, scope: Literal["children", "descendants"]) -> str:

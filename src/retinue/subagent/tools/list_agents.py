@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
-
 from retinue.agent.agent import Agent
 from retinue.errors import ToolFailure
 from retinue.host.host import Host
 from retinue.subagent.continuation import Continuations
-from retinue.subagent.listing import list_children, render_entries
+from retinue.subagent.listing import entry_objects, list_children, render_entries
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
@@ -37,6 +35,6 @@ def list_agents_tool(host: Host, continuations: Continuations) -> Tool:
         if not isinstance(ctx.caller, Agent):
             raise ToolFailure("NO_CALLER", "list_agents can only be called by an agent")
         entries = await list_children(host, continuations, ctx.caller.id, scope=scope)
-        return ToolResult.text(render_entries(entries, scope=scope), value=msgspec.to_builtins(entries))
+        return ToolResult.text(render_entries(entries, scope=scope), value=entry_objects(entries, scope=scope))
 
     return list_agents

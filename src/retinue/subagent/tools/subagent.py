@@ -117,6 +117,8 @@ def _request(
     parent = ctx.caller
     if not isinstance(parent, Agent):
         raise ToolFailure("NO_CALLER", f"{options.tool_name} can only be called by an agent")
+    if not description.strip():
+        raise ToolFailure("INVALID_ARGS", "description: must name the task in a few words; it is empty")
     if not prompt.strip():
         raise ToolFailure("INVALID_ARGS", "prompt: must say what to do; it is empty")
     request = RunRequest(
