@@ -10,9 +10,11 @@ import pytest
 from retinue.agent.environment import Reject
 from retinue.agent.phase import Cause
 from retinue.session.events import TurnEnd, UserMessage
+from retinue.tasks.runtime import TASKS
+from retinue.tasks.wording import read_text
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
-from retinue.testing.script import Reply, call, calls, fail, hold, refuse, text, truncated
+from retinue.testing.script import Reply, call, calls, fail, hold, optional, refuse, text, truncated
 from tests.scenarios.stock import (
     CONTINUABLE,
     continuations,
@@ -292,3 +294,28 @@ async def test_a_recorded_failure_stays_whatever_happens_afterwards(tmp_path: Pa
         gate.open()
         await quiet(app, agent)
         assert await endings(app, child) == ["error"]
+
+
+@pytest.mark.parametrize(
+    "words", ["short", "a long reason, " * 20 + "and its end", "ü" * 9000], ids=["short", "long", "huge"]
+)
+@pytest.mark.parametrize("mode", ["continuable", "foreground", "task"])
+async def test_a_reason_reaches_the_parent_whole_up_to_a_bound(mode: str, words: str, tmp_path: Path) -> None:
+    model = ScriptedModel()
+    flags = {"continuable": {}, "foreground": {"run_in_background": False}, "task": {"run_in_background": True}}[mode]
+    setting = f"plugins.subagent.background_mode={'one-shot' if mode == 'task' else 'continuable'}"
+    model.script("R", calls(call("subagent", description="C", prompt="P", **flags)), *[optional(text("ok"))] * 3)
+    model.script("C", fail("bad-request", words))
+    async with stock(model, tmp_path, *CONTINUABLE, setting) as app:
+        agent = await app.agent(label="R")
+        await agent.follow_up("go").wait()
+        await quiet(app, agent)
+        if mode == "task":
+            told = read_text(app.host.require(TASKS, needed_by="a test").read("subagent-1", agent.id))
+        else:
+            told = model.requests("R")[-1].results[-1] if mode == "foreground" else (await notices(app, agent.id))[0]
+    if len(words) < 9000:
+        assert words in told
+    else:
+        assert words[:1500] in told
+        assert len(told.encode()) < 4096 + 400

@@ -67,7 +67,7 @@ def settlement_message(
     words = _WORDS.get(outcome.ending, f"ended abnormally ({outcome.ending})")
     lines = [f"[notice] Agent {_name(child, label)} {words}."]
     if outcome.diagnostic and outcome.ending != "completed":
-        lines.append(f"Reason: {_one_line(outcome.diagnostic)}")
+        lines.append(f"Reason: {' '.join(outcome.diagnostic.split())}")
     if parked:
         queued = "1 message is" if parked == 1 else f"{parked} messages are"
         lines.append(f"{queued} still queued for it; send_message resumes it with the oldest first.")

@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
+import msgspec
 from msgspec import Struct
 
 from retinue.base.json import JSONObject
 from retinue.model.content import Image, InputBlock, Text, Usage
 from retinue.session.events import AssistantReply, Event, StepStart, TurnEnd, TurnStart
 from retinue.session.folds import total_usage
+from retinue.tools.output import clean_text, cut_head
 
 __all__ = [
     "ENDINGS",
     "Ending",
     "Outcome",
-    "last_words",
     "accounting_end",
     "accounting_end_seq",
+    "bounded_diagnostic",
+    "last_words",
     "outcome",
     "turn_diagnostic",
     "turn_ending",
@@ -34,6 +37,9 @@ Ending: TypeAlias = Literal[
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 """Every ending, in the order of the design. Source: architecture, section 5."""
 
+_DIAGNOSTIC_BYTES = 4096
+"""Source: behaviour SS-16."""
+_CUT = " [cut]"
 _LIMIT_ENDINGS: dict[str, Ending] = {"timeout": "timeout", "over-budget": "over-budget"}
 
 
@@ -44,15 +50,27 @@ class Outcome(Struct, frozen=True, kw_only=True):
     output: tuple[InputBlock, ...] = ()
     """The child's last words: text and images of its newest reply that has any, whatever the ending."""
     diagnostic: str | None = None
-    """Why it did not complete, in one line."""
+    """Why it did not complete; bounded."""
     usage: Usage = Usage()
     structured: JSONObject | None = None
     """The result that satisfies the schema which was asked for; None if none was, or if it was not delivered."""
+
+    def __post_init__(self) -> None:
+        if self.diagnostic is not None:
+            msgspec.structs.force_setattr(self, "diagnostic", bounded_diagnostic(self.diagnostic))
 
     @property
     def text(self) -> str:
         """The text of the output, blocks on lines of their own."""
         return "\n".join(block.text for block in self.output if isinstance(block, Text))
+
+
+def bounded_diagnostic(text: str) -> str:
+    """`text` in at most 4096 bytes of UTF-8; a longer one ends with a mark that says so."""
+    data = clean_text(text).encode()
+    if len(data) <= _DIAGNOSTIC_BYTES:
+        return text
+    return cut_head(data, _DIAGNOSTIC_BYTES - len(_CUT)).decode().rstrip() + _CUT
 
 
 def turn_ending(end: TurnEnd) -> Ending:

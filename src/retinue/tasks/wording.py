@@ -27,6 +27,7 @@ _TRUNCATED = "[... earlier output cut ...]\n"
 _NO_OUTPUT = "(no new output)"
 _SUMMARY_CHARS = 120
 _LABEL_CHARS = 200
+_DETAIL_BYTES = 4096
 _LEAST_LABEL_BYTES = 8
 """A shorter piece of a label says nothing."""
 
@@ -127,7 +128,13 @@ def summary_line(task_id: str, status: str, label: str) -> str:
 
 
 def _status_line(task: TaskSnapshot) -> str:
-    return f"[status: {task.status}]" if task.detail is None else f"[status: {task.status}, {_line(task.detail)}]"
+    return f"[status: {task.status}]" if task.detail is None else f"[status: {task.status}, {_detail(task.detail)}]"
+
+
+def _detail(text: str) -> str:
+    """Why a task failed, on one line: whoever reads the task has no other place to find out."""
+    line = " ".join(clean_text(text).split())
+    return line if _size(line) <= _DETAIL_BYTES else f"{_head(line, _DETAIL_BYTES).rstrip()}…"
 
 
 def _with_last_line(body: str, last: str, limit: int | None) -> str:

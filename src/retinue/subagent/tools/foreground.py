@@ -12,7 +12,7 @@ from retinue.errors import RetinueError, error_record, is_outage
 from retinue.model.content import Text
 from retinue.subagent.admission import Admission
 from retinue.subagent.lifecycle import SubagentStarted
-from retinue.subagent.outcome import Outcome
+from retinue.subagent.outcome import Outcome, bounded_diagnostic
 from retinue.subagent.provider import Run
 from retinue.subagent.tools.wording import headline
 from retinue.tools.tool import ToolResult
@@ -85,4 +85,4 @@ def foreground_result(run_id: str, child: str, ended: Ended) -> ToolResult:
 
 def _failure_line(error: Exception) -> str:
     code, message = error_record(error)
-    return f"{code}: {message}" if isinstance(error, RetinueError) else message
+    return bounded_diagnostic(f"{code}: {message}" if isinstance(error, RetinueError) else message)
