@@ -8,12 +8,13 @@ from retinue.base.chain import Next
 from retinue.host.host import HostOptions
 from retinue.model.chunks import TextDelta
 from retinue.model.retry import RetryPolicy
+from retinue.session.events import ErrorRecord
 from retinue.session.store import SessionStore
 from retinue.testing.clock import FakeClock
 from retinue.testing.host import scripted_host, start_agent
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import cut, fail, text
-from tests.support.logs import outline
+from tests.support.logs import outline, turn_end
 
 OPTIONS = HostOptions(retry=RetryPolicy(first_delay_s=0.5, jitter=0))
 
@@ -108,3 +109,13 @@ async def test_a_layer_may_watch_or_answer_a_request(store: SessionStore) -> Non
         await agent.wait_idle()
         assert outline(agent.session.events)[-1] == "end 1 completed"
     assert attempts == [1]
+
+
+async def test_what_is_known_of_the_failure_that_ended_a_turn_is_in_its_end(store: SessionStore) -> None:
+    model = ScriptedModel(fail("rate-limit", "slow down", status=429, retry_after_s=7.5))
+    async with scripted_host(model, store=store, options=HostOptions(retry=RetryPolicy(max_retries=0))) as host:
+        agent = await start_agent(host)
+        await agent.follow_up("go")
+        await agent.wait_idle()
+        events = (await host.sessions.store.read(agent.id)).events
+        assert turn_end(events).error == ErrorRecord("MODEL_RATE_LIMIT", "slow down", 429, 7.5)

@@ -13,7 +13,7 @@ from retinue.agent.environment import PreStep, Reject, StepInput, TurnStopping
 from retinue.agent.phase import Cause, Running
 from retinue.agent.request import Exchange, ask
 from retinue.agent.signals import AgentFailed, MessageClaimed
-from retinue.errors import NoProgress, error_record, is_outage
+from retinue.errors import ModelError, NoProgress, error_record, is_outage
 from retinue.session.events import (
     AssistantReply,
     ErrorRecord,
@@ -211,7 +211,10 @@ class _Turn:
         code, message = error_record(error)
         step = self.open.steps if self.open is not None else 0
         self.agent.bus.publish(AgentFailed(self.agent, self.number, step, error))
-        return TurnEnd(turn=self.number, reason="error", error=ErrorRecord(code, message))
+        record = ErrorRecord(code, message)
+        if isinstance(error, ModelError):
+            record = ErrorRecord(code, message, error.status, error.retry_after_s)
+        return TurnEnd(turn=self.number, reason="error", error=record)
 
     def aborted(self, cause: Cause) -> TurnEnd:
         return TurnEnd(turn=self.number, reason="aborted", cause=cause.kind, detail=cause.detail)

@@ -16,3 +16,7 @@ class ErrorRecord(Logged, frozen=True):
 
     code: str
     message: str
+    status: int | None = None
+    """What the model's server answered, of a failed request that it answered."""
+    retry_after_s: float | None = None
+    """How long the server asked to wait."""
