@@ -141,3 +141,35 @@ async def test_without_delegation_files_are_passed_over(tmp_path: Path) -> None:
     ) as app:
         await (await app.run("Go.")).result()
     assert not [name for name in model.requests()[0].tool_names if "agent" in name]
+
+
+CONTROLS = {"send_message", "interrupt_agent", "list_agents"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "are_there"),
+    [
+        ((), True),
+        (("plugins.subagent.background_mode=one-shot",), True),
+        (("plugins.subagent.enable_run_in_background=false",), True),
+        (("plugins.subagent.background_mode=one-shot", "plugins.agents.background_mode=one-shot"), False),
+        (("plugins.subagent.background_mode=one-shot", "plugins.agents.enable_run_in_background=false"), False),
+    ],
+)
+async def test_whoever_may_have_children_that_take_messages_can_message_them(
+    settings: tuple[str, ...], are_there: bool, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    put(project / ".retinue" / "agents" / "far.md", "---\ndescription: d\n---\np\n")
+    started = calls(call("agent_far", description="far", prompt="Look."))
+    again = calls(call("send_message", subagent_id=lambda seen: seen.find(r'from="([^"]+)"'), message="And there?"))
+    whole = [started, text("waiting"), again, text("waiting"), text("done")]
+    model = ScriptedModel(*(whole if are_there else [text("alone")]))
+    model.script("far", *([text("nothing"), text("something")] if are_there else []))
+    async with retinue.open(
+        "scripted:m", client=model, cwd=project, home=tmp_path / "home", settings=settings, environ={}
+    ) as app:
+        result = await (await app.run("Go.")).result()
+    assert CONTROLS.intersection(model.requests()[0].tool_names) == (CONTROLS if are_there else set())
+    assert result.output == ("done" if are_there else "alone")
+    model.check()

@@ -174,3 +174,18 @@ async def test_an_interrupt_that_a_crash_cut_off_reaches_its_child_after_the_res
         (child,) = await children(app, run.agent.id)
         assert await endings(app, child) == ["aborted"]
         assert "was asked to stop" in again.requests("root")[0].results[-1]
+
+
+async def test_whoever_interrupts_is_told_whom_the_notice_of_it_reaches(tmp_path: Path) -> None:
+    model, gate = ScriptedModel(), Gate()
+    async with stock(model, tmp_path, *CONTINUABLE) as app:
+        agent = await app.agent(label="R")
+        a, b = await chain(app, agent, "AB", model, gate, A=text("heard of B"))
+        stops = [call("interrupt_agent", agent_id=id) for id in (b, a)]
+        model.script("R", calls(*stops), *[optional(text("noted"))] * 3)
+        await agent.follow_up("stop them").wait()
+        await quiet(app, agent)
+        deep, own = model.requests("R")[1].results
+        assert deep.endswith("The agent that started it is told how it ended.")
+        assert own.endswith("Its notice says how it ended.")
+        gate.open()

@@ -374,3 +374,15 @@ async def test_taking_reports_away_takes_the_tool_and_the_section_from_children_
         assert "report" in first.tool_names
         assert "report" not in second.tool_names
         assert "Deliver your result" not in second.system
+
+
+async def test_an_empty_report_is_refused_and_wakes_nobody(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("C", calls(call("report", output=" \n")), text("done"))
+    model.script("R", text("noted"))
+    async with stock(model, tmp_path, *CONTINUABLE) as app:
+        agent = await app.agent(label="R")
+        await start(app, agent)
+        await quiet(app, agent)
+        assert model.requests("C")[1].results == ("Error: output: must say something; it is empty",)
+        assert [row.delivery.message.source.kind for row in await rows(app, agent.id)] == ["subagent-settled"]

@@ -126,7 +126,8 @@ async def plugin(host: Host, config: AgentsConfig) -> AsyncGenerator[None]:
 
     async def kinds(agent: Agent) -> dict[str, DelegationOptions]:
         files = await found.of(agent)
-        known = {*host.tools.view, *(file.tool_name for file in files.values()), "skill"}
+        controls = {control.name for control in backends.controls}
+        known = {*host.tools.view, *controls, *(file.tool_name for file in files.values()), "skill"}
         return {file.name: _options(file, config, known) for file in files.values()}
 
     async def offer(agent: Agent) -> None:
@@ -136,6 +137,8 @@ async def plugin(host: Host, config: AgentsConfig) -> AsyncGenerator[None]:
             return
         for options in chosen:
             agent.tools.offer(delegation_tool(backends, provider, options))
+        for control in backends.missing_controls(agent.tools, chosen):
+            agent.tools.offer(control)
         names = {options.tool_name for options in chosen}
         agent.prompt.add(shared_guidance("tool:agents", _ORDER, _GUIDANCE, names))
 

@@ -112,7 +112,17 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
     admission = Admission(
         Limits(concurrent=config.max_concurrent, concurrent_per_parent=config.max_concurrent_per_parent)
     )
-    backends = Backends(providers=providers, continuations=continuations, admission=admission, tasks=tasks)
+    backends = Backends(
+        providers=providers,
+        continuations=continuations,
+        admission=admission,
+        tasks=tasks,
+        controls=(
+            send_message_tool(host, continuations),
+            interrupt_tool(continuations),
+            list_agents_tool(host, continuations),
+        ),
+    )
     instances = (config, *config.instances)
     names = [instance.tool_name for instance in instances]
     twice = {name for name in names if names.count(name) > 1}
@@ -130,13 +140,8 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
         stack.enter_context(host.bus.on(Stopped, continuations.stopped))
         stack.enter_context(host.sessions.on_arrival(continuations.arrived))
         stack.enter_context(host.agents.before_disposal(continuations.drain_below))
-        if any(_background(instance) == "continuable" for instance in instances):
-            for made in (
-                send_message_tool(host, continuations),
-                interrupt_tool(continuations),
-                list_agents_tool(host, continuations),
-            ):
-                stack.enter_context(host.tools.add(made))
+        for control in backends.missing_controls(host.tools, map(delegation_options, instances)):
+            stack.enter_context(host.tools.add(control))
         for instance in instances:
             stack.enter_context(_mounted(host, backends, instance))
         for made in (SpawnProvider, ForkProvider):

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import MessageId, derived_id
-from retinue.errors import ParentUnavailable, Unauthorized
+from retinue.errors import ParentUnavailable, ToolFailure, Unauthorized
 from retinue.host.host import Host
 from retinue.prompt.sections import Section
 from retinue.session.rows import Delivery
@@ -64,6 +64,8 @@ def report_tool(host: Host, continuations: Continuations, *, delivery: ReportDel
         child = ctx.caller
         if not isinstance(child, Agent) or continuations.resident(child.id) is not child:
             raise Unauthorized("only the child itself, while it is resident, may report")
+        if not output.strip():
+            raise ToolFailure("INVALID_ARGS", "output: must say something; it is empty")
         continuations.check_open(child, "nothing is reported any more")
         parent = child.session.header.parent_session
         if parent is None or await host.sessions.store.summary(parent) is None:

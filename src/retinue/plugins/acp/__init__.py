@@ -143,6 +143,8 @@ async def _install(
         options = _options(name, provider.name, config.agents[name])
         stack.enter_context(backends.providers.add(provider))
         stack.enter_context(host.tools.add(delegation_tool(backends, provider, options)))
+        for control in backends.missing_controls(host.tools, (options,)):
+            stack.enter_context(host.tools.add(control))
         names.append(options.tool_name)
     stack.enter_context(host.prompt.add(shared_guidance("tool:acp", _ORDER, _GUIDANCE, names)))
 

@@ -77,8 +77,11 @@ def interrupt_tool(continuations: Continuations) -> Tool:
         id, caller = SessionId(agent_id.strip()), _caller(ctx)
         await continuations.wait_here(id, caller)
         order = continuations.interrupt_order(id, caller, MessageId(derived_id("interrupt", *ctx.key.parts)))
-        if continuations.resident(id) is not None:
-            text = f"Agent {id} was asked to stop its current turn. Its notice says how it ended."
+        child = continuations.resident(id)
+        if child is not None:
+            is_own = child.session.header.parent_session == caller.id
+            told = "Its notice says how it ended." if is_own else "The agent that started it is told how it ended."
+            text = f"Agent {id} was asked to stop its current turn. {told}"
         elif _TASK_ID.fullmatch(id):
             text = f"{id} is a background task, not an agent; nothing was stopped. Use task_kill for it."
         else:

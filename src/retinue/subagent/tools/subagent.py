@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ from retinue.tasks.job import start_job
 from retinue.tasks.runtime import Tasks
 from retinue.tasks.wording import receipt
 from retinue.tools.function import tool
+from retinue.tools.registry import ToolRegistry
 from retinue.tools.tool import Tool, ToolContext, ToolResult
 
 __all__ = ["BACKENDS", "Backends", "DelegationOptions", "delegation_tool"]
@@ -50,6 +52,14 @@ class Backends(Struct, frozen=True, kw_only=True):
     continuations: Continuations | None = None
     admission: Admission | None = None
     tasks: Tasks | None = None
+    controls: tuple[Tool, ...] = ()
+    """What a model with continuable children needs besides: to message, interrupt and list them."""
+
+    def missing_controls(self, tools: ToolRegistry, offered: Iterable[DelegationOptions]) -> list[Tool]:
+        """The controls that `tools` has not, if one of the delegation tools that are `offered` there is continuable."""
+        if all(options.background != "continuable" for options in offered):
+            return []
+        return [control for control in self.controls if tools.get(control.name) is None]
 
 
 BACKENDS: Seam[Backends] = Seam("subagent.backends")
