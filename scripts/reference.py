@@ -377,6 +377,10 @@ is one result object. With `--output jsonl` it is one object a line as things ha
 - `event`: one event of the root or of any descendant, under `event`; see [events](events.md).
 - `chunk`: live text, only with `--stream`. It is provisional: one of kind `withdrawn` says that what came before it,
   since the last reply of that session, counts for nothing.
+- `external-call`: an agent that works in another program makes a call of its own there, or has got on with it. Under
+  `call` it is as it stands now: `turn`, `step`, the program's `id`, `title`, `kind` and `status` (`pending`,
+  `in_progress`, `completed` or `failed`). Nothing of it is logged; of a call that was under way when its step ended no
+  more is said.
 - `result`: last, and once. `session_id`, `outcome`, `output` (text), `usage` of the whole tree, `agents` (`id`,
   `parent_id`, `label`, `mode`, `outcome` and `usage` of each), `abandoned` and `stopped` (ids), and `error` (`code` and
   `message`, or null).

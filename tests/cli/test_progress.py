@@ -28,6 +28,7 @@ from retinue.session.events import (
     TurnEnd,
     TurnStart,
 )
+from retinue.subagent.lifecycle import ExternalCall
 
 ROOT = SessionId("session-root")
 
@@ -70,6 +71,25 @@ def _calls(*names: str) -> AssistantReply:
 
 def _child(name: str) -> Descriptor:
     return Descriptor(mode="one-shot", provider="spawn", label=name)
+
+
+def test_a_program_that_works_as_a_child_shows_its_own_calls_until_its_step_has_ended(feed: Feeder) -> None:
+    def told(id: str, title: str, status: str) -> None:
+        agent = cast(Any, SimpleNamespace(id=SessionId("child")))
+        call = ExternalCall(agent=agent, turn=1, step=1, id=id, title=title, kind="other", status=status)
+        feed.watch.external(call)
+
+    told("a", "too early", "pending")
+    feed(ROOT, TurnStart(1), StepStart(1, 1))
+    feed("child", _child("ext"), TurnStart(1), StepStart(1, 1), parent=ROOT, depth=1)
+    assert "thinking" in feed.lines()[1]
+    told("a", "Read it", "pending")
+    told("b", "Run it", "in_progress")
+    assert "Read it, Run it" in feed.lines()[1]
+    told("a", "Read it", "completed")
+    assert "Read it" not in feed.lines()[1]
+    feed("child", AssistantReply(turn=1, step=1, message=AssistantMessage((Text("Done."),))))
+    assert "Run it" not in feed.lines()[1]
 
 
 def test_an_agent_shows_what_it_is_doing(feed: Feeder) -> None:

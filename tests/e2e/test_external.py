@@ -66,6 +66,23 @@ def test_kill_of_our_process_and_then_of_the_program_settles_once(at: At, tmp_pa
     place.check()
 
 
+def test_calls_that_a_program_makes_by_itself_are_in_the_stream_and_not_in_the_log(at: At, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    args = {"description": "job", "prompt": "do: work", "run_in_background": False}
+    with scripted_server(session("root", "ROOT", calls({"tool": "agent_ext", "args": args}), says("Found."))) as server:
+        place = at(server)
+        configure(place, state)
+        done = place.start("run", "ROOT", "--config", "retinue.yaml", "--output", "jsonl").done()
+        server.check()
+    shown = [each for each in done.objects if each["type"] == "external-call"]
+    (child,) = (str(id) for id in place.stored() if str(id) != done.result["session_id"])
+    assert [each["session_id"] for each in shown] == [child] * 2
+    call = {"turn": 1, "step": 1, "id": "t1", "title": "Read it", "kind": "read"}
+    assert [each["call"] for each in shown] == [{**call, "status": "pending"}, {**call, "status": "completed"}]
+    assert "Read it" not in str(place.log(child))
+    place.check()
+
+
 def nested(place: Place, url: str) -> None:
     """The folder's configuration has Retinue itself as an external agent, which finds the same configuration."""
     model = f"--model, openai-compatible:scripted, --base-url, {url}, --home, {place.home}"

@@ -162,12 +162,27 @@ async def test_every_frame_that_a_program_gets_is_one_of_the_protocol(state: Pat
 
 
 async def test_text_before_and_after_calls_stands_apart_and_calls_are_told_live(state: Path) -> None:
-    heard: list[tuple[str, str | None, str | None]] = []
+    heard: list[tuple[str, str, str, str]] = []
     async with external(ScriptedModel(), {"ext": program(state)}) as host:
-        host.bus.on(ExternalCall, lambda event: heard.append((event.id, event.title, event.status)))
+        host.bus.on(ExternalCall, lambda event: heard.append((event.id, event.title, event.status, event.kind)))
         said = (await ran(host, await start_agent(host), "work")).text
     assert said == "Looking.\n\nFound it."
-    assert heard == [("t1", "Read it", "pending"), ("t1", None, "completed")]
+    assert heard == [("t1", "Read it", "pending", "read"), ("t1", "Read it", "completed", "read")]
+
+
+async def test_of_calls_no_more_is_told_than_is_new_and_no_more_than_a_line(state: Path) -> None:
+    heard: list[ExternalCall] = []
+    async with external(ScriptedModel(), {"ext": program(state)}) as host:
+        host.bus.on(ExternalCall, heard.append)
+        await ran(host, await start_agent(host), "toil say done")
+    assert [(call.id, call.kind, call.status) for call in heard] == [
+        ("t1", "execute", "pending"),
+        ("t1", "execute", "in_progress"),
+        ("t2", "other", "pending"),
+    ]
+    assert heard[0].title == f"Run {'x' * 115}…"
+    assert heard[2].title == "a call"
+    assert {(call.turn, call.step) for call in heard} == {(1, 1)}
 
 
 async def test_what_was_said_before_an_interrupt_is_kept(state: Path) -> None:

@@ -41,8 +41,8 @@ def receive() -> dict[str, Any]:
     return json.loads(line)
 
 
-def update(session: str, kind: str, **fields: Any) -> None:
-    send({"method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": kind, **fields}}})
+def update(session: str, what: str, **fields: Any) -> None:
+    send({"method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": what, **fields}}})
 
 
 def say(session: str, text: str, kind: str = "agent_message_chunk") -> None:
@@ -88,9 +88,15 @@ def obey(session: str, directive: str) -> str:
                 say(session, piece)
         case "work":
             say(session, "Looking.")
-            update(session, "tool_call", toolCallId="t1", title="Read it", status="pending")
+            update(session, "tool_call", toolCallId="t1", title="Read it", kind="read", status="pending")
             update(session, "tool_call_update", toolCallId="t1", status="completed")
             say(session, "Found it.")
+        case "toil":
+            update(session, "tool_call", toolCallId="t1", title=f"Run {'x' * 500}\x1b[31m\n", kind="execute")
+            for _ in range(50):
+                update(session, "tool_call_update", toolCallId="t1", status="in_progress")
+            update(session, "tool_call_update", toolCallId="t2", title=7, kind=[], status="odd")
+            return obey(session, rest)
         case "ask":
             say(session, ask(session))
         case "env":

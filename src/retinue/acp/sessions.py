@@ -29,6 +29,7 @@ from retinue.plugins.mcp.trees import TREE_SERVERS
 from retinue.plugins.permissions import PERMISSIONS, Preset
 from retinue.session.events import Event
 from retinue.session.session import Session
+from retinue.subagent.lifecycle import ExternalCall
 
 __all__ = ["OpenSessions"]
 
@@ -78,6 +79,11 @@ class OpenSessions:
             if view is not None:
                 view.withdrawn(event)
 
+        def external(event: ExternalCall) -> None:
+            view = self._views.get(event.agent.session.root)
+            if view is not None:
+                view.external(event)
+
         def output(event: CallOutput) -> None:
             view = self._views.get(event.agent.session.root)
             if view is not None:
@@ -91,6 +97,7 @@ class OpenSessions:
             host.bus.on(ChunkArrived, chunk),
             host.bus.on(ChunksWithdrawn, withdrawn),
             host.bus.on(CallOutput, output),
+            host.bus.on(ExternalCall, external),
         ):
             yield
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from retinue.acp.calls import call_id, call_started, plan_of, shown
+from retinue.acp.calls import call_id, call_started, plan_of, shown, tool_kind, tool_status
 from retinue.acp.outputs import Outputs, TerminalKey
 from retinue.acp.types import (
     AgentChunk,
@@ -20,7 +20,10 @@ from retinue.acp.types import (
     StopReason,
     TextBlock,
     ThoughtChunk,
+    ToolCallChanged,
+    ToolCallStarted,
     ToolContent,
+    ToolStatus,
     Update,
     UsageChanged,
     UserChunk,
@@ -44,6 +47,7 @@ from retinue.session.events import (
     TurnResumed,
     TurnStart,
 )
+from retinue.subagent.lifecycle import ExternalCall
 from retinue.subagent.outcome import Ending, turn_diagnostic, turn_ending
 
 __all__ = ["Transcript", "stop_reason"]
@@ -79,6 +83,8 @@ class Transcript:
         """Begun since the work that goes on, or went on last, began."""
         self.busy: dict[int, str] = {}
         """Names of the calls of the newest step that have no result, by index."""
+        self.outside: dict[str, ExternalCall] = {}
+        """Calls of its own that a program makes which works as this agent, by their ids here."""
         self.delegations: dict[SessionId, str] = {}
         """The id of the call that would start a child, by the id that the child would have."""
         self.results: dict[str, tuple[ToolContent, ...]] = {}
@@ -151,6 +157,7 @@ class Transcript:
             case RequestContext(context_window=window):
                 self._window = window
             case TurnEnd() as end:
+                self._leave_outside("failed")
                 self.busy, self._held = {}, set()
                 self.state = _at_rest(end)
             case _:
@@ -178,6 +185,7 @@ class Transcript:
                 case _:
                     pass
         self._streams = None
+        self._leave_outside("failed" if reply.interrupted else "completed")
         self._calls, self._reply_seq = reply.message.calls, seq
         self.busy = {index: call.name for index, call in enumerate(self._calls)}
         for index, call in enumerate(self._calls):
@@ -208,6 +216,29 @@ class Transcript:
                 self._tell(ThoughtChunk(content=TextBlock(text=text), message_id=f"thought-{message_id}"))
             case _:
                 pass
+
+    def external(self, event: ExternalCall) -> bool:
+        """The call stands so now. False if it belongs to no step whose beginning was seen live."""
+        if self._streams != (event.turn, event.step):
+            return False
+        id = f"external-{event.turn}-{event.step}-{event.id}"
+        if id in self.outside:
+            self._tell(ToolCallChanged(tool_call_id=id, title=event.title, status=tool_status(event.status)))
+        else:
+            self._tell(
+                ToolCallStarted(
+                    tool_call_id=id, title=event.title, kind=tool_kind(event.kind), status=tool_status(event.status)
+                )
+            )
+        self.outside[id] = event
+        return True
+
+    def _leave_outside(self, status: ToolStatus) -> None:
+        """The program has gone, and with it what it was at."""
+        for id, event in self.outside.items():
+            if not event.has_ended:
+                self._tell(ToolCallChanged(tool_call_id=id, status=status))
+        self.outside = {}
 
     def withdraw(self) -> None:
         """What has streamed in this step counts for nothing; the next attempt is a message of its own."""

@@ -32,6 +32,7 @@ from retinue.session.folds import descriptor
 from retinue.session.session import Session
 from retinue.session.store import SessionRecord
 from retinue.subagent.child import prompt_id
+from retinue.subagent.lifecycle import ExternalCall
 
 __all__ = ["Tell", "TreeView"]
 
@@ -89,6 +90,12 @@ class TreeView:
         transcript = self._transcripts.get(event.agent.id)
         if transcript is not None and self._shows(event.agent.id):
             transcript.outputs.add(call_id(event.key.seq, event.key.index), event.text)
+
+    def external(self, event: ExternalCall) -> None:
+        """A program that works as an agent of the tree has got on with a call of its own."""
+        transcript = self._transcripts.get(event.agent.id)
+        if self._held is None and transcript is not None and transcript.external(event) and not self._subagents:
+            self._progress(transcript)
 
     def tell_output(self) -> None:
         """What calls said by now was told."""
@@ -204,8 +211,8 @@ class TreeView:
             return
         if self._subagents:
             self._state(transcript)
-        elif live:
-            self._progress(transcript, event)
+        elif live and isinstance(event.data, StepStart | AssistantReply | ToolReturned | TurnEnd):
+            self._progress(transcript)
 
     def _state(self, child: Transcript) -> None:
         parent = child.header.parent_session
@@ -226,7 +233,7 @@ class TreeView:
             self.say(sender, _between(sender, to.id, message, incoming=False))
         self.say(to.id, _between(sender, to.id, message, incoming=True))
 
-    def _progress(self, child: Transcript, event: Event) -> None:
+    def _progress(self, child: Transcript) -> None:
         """The call of the root that this child, or one above it, was started by shows what goes on below."""
         at = child
         while at.header.parent_session not in (self.root, None):
@@ -238,15 +245,10 @@ class TreeView:
         call = root.delegations.get(at.id) if root is not None else None
         if root is None or call is None:
             return
-        match event.data:
-            case StepStart() | AssistantReply() | ToolReturned() | TurnEnd():
-                line = CommonContent(content=TextBlock(text=_line(child)))
-                known = root.results.get(call)
-                status = "in_progress" if known is None else None
-                update = ToolCallChanged(tool_call_id=call, status=status, content=(*(known or ()), line))
-                self.say(self.root, update)
-            case _:
-                pass
+        line = CommonContent(content=TextBlock(text=_line(child)))
+        known = root.results.get(call)
+        status = "in_progress" if known is None else None
+        self.say(self.root, ToolCallChanged(tool_call_id=call, status=status, content=(*(known or ()), line)))
 
 
 def _numbered(at: int, events: Sequence[Event]) -> list[tuple[int, Event]]:
@@ -262,7 +264,8 @@ def _line(child: Transcript) -> str:
     name = child.label or child.id
     if child.state.state != "running":
         return f"{name}: done after {child.steps} {'step' if child.steps == 1 else 'steps'}"
-    calls = ", ".join(sorted(set(child.busy.values())))
+    outside = {event.title for event in child.outside.values() if not event.has_ended}
+    calls = ", ".join(sorted({*child.busy.values(), *outside}))
     return f"{name}: step {child.steps}" + (f", {calls}" if calls else "")
 
 

@@ -48,11 +48,24 @@ class SubagentEnded(Struct, frozen=True, kw_only=True):
 
 
 class ExternalCall(Struct, frozen=True, kw_only=True):
-    """A child in another program began a tool call of its own, or has got on with it. Nothing of it is logged."""
+    """A child in another program began a tool call of its own, or has got on with it: the call as it stands now.
+
+    Nothing of it is logged, and nothing more is said of it once the step that it belongs to has ended.
+    """
 
     agent: Agent
+    turn: int
+    step: int
     id: str
-    """The program's; the same for all that is said about one call."""
-    title: str | None = None
-    status: str | None = None
-    """`pending`, `in_progress`, `completed` or `failed`; None = as before."""
+    """The program's; the same for all that is said about one call of a step."""
+    title: str
+    """One line that the program wrote, for people."""
+    kind: str
+    """What the protocol calls it, such as `read`, `edit` or `execute`."""
+    status: str
+    """`pending`, `in_progress`, `completed` or `failed`."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing is done for it any more."""
+        return self.status in ("completed", "failed")

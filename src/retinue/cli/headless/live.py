@@ -136,8 +136,8 @@ def _line(line: Line, *, waits: bool) -> Text:
 def _doing(line: Line) -> str:
     if line.state is not None:
         return line.state
-    if line.calls:
-        names = [brief(name, 40) for name in line.calls.values()]
+    if line.calls or line.outside:
+        names = [brief(name, 40) for name in (*line.calls.values(), *line.outside.values())]
         counted = {name: names.count(name) for name in names}
         shown = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counted.items())
         return f"asks: {shown}" if line.held else shown

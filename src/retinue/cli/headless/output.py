@@ -20,6 +20,7 @@ from retinue.host.host import Host
 from retinue.model.chunks import ReasoningDelta, TextDelta
 from retinue.session.events import Event, event_object
 from retinue.session.session import Session
+from retinue.subagent.lifecycle import ExternalCall
 
 __all__ = ["Output"]
 
@@ -35,7 +36,10 @@ class Output:
 
     @contextmanager
     def following(self, host: Host, root: Callable[[], SessionId | None], *, stream: bool) -> Generator[None]:
-        """With `jsonl`, every event of the tree is written once it is durable, and with `stream` live text as well."""
+        """With `jsonl`, every event of the tree is written once it is durable, with `stream` live text as well.
+
+        Calls that a program makes which works as a child are no events, and are written as they come.
+        """
         if self.form != "jsonl":
             yield
             return
@@ -44,6 +48,12 @@ class Output:
             if session.root == root():
                 for each in events:
                     self._event(session.id, each)
+
+        def external(signal: ExternalCall) -> None:
+            if signal.agent.session.root == root():
+                call: JSONObject = {"turn": signal.turn, "step": signal.step, "id": signal.id}
+                call |= {"title": signal.title, "kind": signal.kind, "status": signal.status}
+                self._object("external-call", signal.agent.id, time.time(), call=call)
 
         def chunk(signal: ChunkArrived) -> None:
             if isinstance(signal.chunk, TextDelta | ReasoningDelta):
@@ -55,7 +65,7 @@ class Output:
             why: JSONObject = {"code": code, "message": message}
             self._chunk(signal, {"kind": "withdrawn", "error": why, "retry_in_s": signal.delay_s})
 
-        with host.sessions.observe(event, durable=True):
+        with host.sessions.observe(event, durable=True), host.bus.on(ExternalCall, external):
             if not stream:
                 yield
                 return

@@ -27,6 +27,7 @@ from retinue.session.events import (
 from retinue.session.folds import descriptor
 from retinue.session.session import Session
 from retinue.session.title import brief_title, opening
+from retinue.subagent.lifecycle import ExternalCall
 from retinue.subagent.outcome import Ending, turn_ending
 
 __all__ = ["Line", "Watch"]
@@ -53,6 +54,8 @@ class Line:
     """Names of the calls of this step that have no result, by index."""
     held: set[int] = field(default_factory=set[int])
     """Those of them that wait for somebody's word."""
+    outside: dict[str, str] = field(default_factory=dict[str, str])
+    """Calls of its own that a program makes which works as this agent, as it names them, by its ids."""
     trouble: str = ""
     """Why the request under way had to be made again."""
     usage: Usage = Usage()
@@ -88,6 +91,16 @@ class Watch:
         if signal.attempt == 1:
             self._note(line, f"the request failed and is made again: {line.trouble}")
 
+    def external(self, signal: ExternalCall) -> None:
+        """A program that works as one of the agents has got on with a call of its own."""
+        line = self.lines.get(signal.agent.id)
+        if line is None:
+            return
+        if signal.has_ended:
+            line.outside.pop(signal.id, None)
+        else:
+            line.outside[signal.id] = signal.title
+
     def observe(self, session: Session, events: Sequence[Event]) -> None:
         """The events are accounted for, if they belong to the tree."""
         if session.root != self.root:
@@ -114,7 +127,7 @@ class Watch:
             case StepStart():
                 line.is_working = line.is_asking = True
             case AssistantReply(message=message, usage=usage):
-                line.is_asking, line.trouble = False, ""
+                line.is_asking, line.trouble, line.outside = False, "", {}
                 line.calls = {index: call.name for index, call in enumerate(message.calls)}
                 line.usage = line.usage + (usage or Usage())
             case ApprovalAsked(index=index):
@@ -134,7 +147,7 @@ class Watch:
                 self._begin(line, event.time)
             case TurnEnd() as end:
                 line.is_working = line.is_asking = False
-                line.calls, line.held, line.trouble = {}, set(), ""
+                line.calls, line.held, line.trouble, line.outside = {}, set(), "", {}
                 if not line.is_continuable:
                     self._end(line, turn_ending(end), event.time)
             case ActivationEnd(outcome=outcome):

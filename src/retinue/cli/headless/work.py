@@ -34,6 +34,7 @@ from retinue.errors import RetinueError, StoreFailure
 from retinue.host.approvals import APPROVALS
 from retinue.model.content import Usage
 from retinue.session.events import ErrorRecord
+from retinue.subagent.lifecycle import ExternalCall
 
 __all__ = ["Opener", "open_configured", "perform"]
 
@@ -169,6 +170,7 @@ class _Work:
                 stack.enter_context(self.output.following(app.host, lambda: self.root, stream=job.stream))
                 stack.enter_context(app.host.sessions.observe(self.progress.watch.observe, durable=True))
                 stack.enter_context(app.host.bus.on(ChunksWithdrawn, self.progress.watch.withdrawn))
+                stack.enter_context(app.host.bus.on(ExternalCall, self.progress.watch.external))
                 if job.max_tokens is not None:
                     spent = Cause("limit", "over-budget")
                     stack.enter_context(

@@ -20,7 +20,7 @@ from retinue.host.approvals import Answer
 from retinue.model.chunks import Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
 from retinue.session.events import ExternalPermission, ExternalPrompt
-from retinue.subagent.lifecycle import ExternalCall
+from retinue.subagent.providers.acp.calls import ExternalCalls
 from retinue.subagent.providers.acp.external import ExternalAgent
 from retinue.subagent.providers.acp.program import Program
 from retinue.subagent.providers.acp.prompts import Due, blocks_of, due
@@ -85,6 +85,7 @@ class Exchange:
         self._agent = agent
         self._known = known
         self._sink = sink
+        self._calls = ExternalCalls(agent)
         self._session: str | None = None
         """Set while what the program says of that session belongs to the prompt."""
         self._patience = anyio.CancelScope()
@@ -187,11 +188,10 @@ class Exchange:
                 self._say(update, is_thought=False)
             case "agent_thought_chunk":
                 self._say(update, is_thought=True)
-            case "tool_call" | "tool_call_update" if update.tool_call_id is not None:
+            case "tool_call" | "tool_call_update":
                 self._is_apart = True
-                self._agent.bus.publish(
-                    ExternalCall(agent=self._agent, id=update.tool_call_id, title=update.title, status=update.status)
-                )
+                turn, step = self._place()
+                self._calls.updated(update, turn=turn, step=step)
             case _:
                 pass
 

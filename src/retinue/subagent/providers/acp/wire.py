@@ -93,8 +93,9 @@ class Update(_In, frozen=True):
     content: JSON = None
     message_id: str | None = None
     tool_call_id: str | None = None
-    title: str | None = None
-    status: str | None = None
+    title: JSON = None
+    tool_kind: JSON = field(name="kind", default=None)
+    status: JSON = None
 
 
 class Updated(_In, frozen=True):

@@ -1,0 +1,59 @@
+"""The calls that a program makes while it works on one prompt, as they stand. They are told and not logged."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from retinue.agent.agent import Agent
+from retinue.base.json import JSON
+from retinue.subagent.lifecycle import ExternalCall
+from retinue.subagent.providers.acp.wire import Update
+
+__all__ = ["ExternalCalls"]
+
+_TITLE_CHARS = 120
+_ID_CHARS = 200
+_MAX_CALLS = 1_000
+"""Of one prompt; of more, nothing is told."""
+_STATUSES = ("pending", "in_progress", "completed", "failed")
+_KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode")
+
+
+class ExternalCalls:
+    """Of one prompt, which is one step of `agent`."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._known: dict[str, ExternalCall] = {}
+
+    def updated(self, update: Update, *, turn: int, step: int) -> None:
+        """Whoever watches knows what is new about the call, if anything is."""
+        id = (update.tool_call_id or "")[:_ID_CHARS]
+        known = self._known.get(id)
+        if known is None and (not id or len(self._known) >= _MAX_CALLS):
+            return
+        before = known or ExternalCall(
+            agent=self._agent, turn=turn, step=step, id=id, title="a call", kind="other", status="pending"
+        )
+        now = replace(
+            before,
+            title=_line(update.title) or before.title,
+            kind=_one_of(_KINDS, update.tool_kind) or before.kind,
+            status=_one_of(_STATUSES, update.status) or before.status,
+        )
+        self._known[id] = now
+        if now != known:
+            self._agent.bus.publish(now)
+
+
+def _line(text: JSON) -> str:
+    """What the program wrote, as a line without control characters."""
+    if not isinstance(text, str):
+        return ""
+    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * _TITLE_CHARS])
+    line = " ".join(shown.split())
+    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+
+
+def _one_of(names: tuple[str, ...], value: JSON) -> str | None:
+    return value if isinstance(value, str) and value in names else None
