@@ -13,6 +13,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -401,7 +402,10 @@ def command_line() -> str:
     """docs/reference/command-line.md"""
     from retinue.cli.group import COMMANDS, retinue
 
-    parts = ["An id may be shortened to a unique prefix. Views never take a lease and work beside a live process."]
+    parts = [
+        "An id may be shortened to a unique prefix. Views never take a lease and work beside a live process.",
+        "The common options stand under `retinue` alone; every command but those of `scenario` takes them too.",
+    ]
     parts += ["## retinue", _help(retinue, "retinue")]
     for name in COMMANDS:
         parent = click.Context(retinue, info_name="retinue")
@@ -420,9 +424,27 @@ def _help(command: click.Command, name: str, parent: click.Context | None = None
     settings: dict[str, Any] = {**command.context_settings, "terminal_width": _WIDTH, "max_content_width": _WIDTH}
     if parent is not None:
         settings["help_option_names"] = ["-h", "--help"]
+        command = _own(command)
     context = click.Context(command, info_name=name, parent=parent, **settings)
     text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     return f"```text\n{text}\n```"
+
+
+def _own(command: click.Command) -> click.Command:
+    """The command without the common options, if it takes them, and without `--help`."""
+    common = {option.name for option in _plain_command().params}
+    if not common <= {option.name for option in command.params}:
+        return command
+    command = copy(command)
+    command.params = [option for option in command.params if option.name not in common]
+    command.add_help_option = False
+    return command
+
+
+def _plain_command() -> click.Command:
+    from retinue.cli.options import common_options
+
+    return click.command(common_options(lambda: None))
 
 
 # --- files ---
