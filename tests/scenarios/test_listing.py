@@ -22,6 +22,7 @@ from retinue.tools.pipeline import ToolRequest
 from retinue.tools.tool import ToolResult
 from tests.scenarios.stock import CONTINUABLE, children, continuations, listener, live, quiet, settled, start, stock
 from tests.scenarios.stores import WatchedStore
+from tests.session.tables import create_root
 
 
 async def test_the_listing_shows_states_in_exact_words_and_loads_nobody(tmp_path: Path) -> None:
@@ -209,7 +210,7 @@ async def test_one_shot_children_and_forks_are_walked_through_and_left_out(tmp_p
         (g,) = await children(app, once)
         sessions = app.host.sessions
         fork = SessionHeader(id=SessionId("a-fork"), created_at=0, parent_session=agent.id)
-        _, receipt = await sessions.create_root(fork)
+        _, receipt = await create_root(sessions, fork)
         await receipt.wait()
         entries = await list_children(app.host, continuations(app), agent.id, scope="children")
         assert entries == []

@@ -9,10 +9,12 @@ from retinue.errors import (
     AgentClosing,
     RetinueError,
 )
+from retinue.session.events import SessionHeader
 from retinue.session.mailbox import PendingRow
 from retinue.session.rows import Delivery
 from retinue.session.session import Session
 from retinue.session.table import Sessions
+from retinue.session.transaction import Receipt
 from tests.store.contract import header
 from tests.store.homes import Home
 
@@ -41,10 +43,17 @@ class Recorder:
         self.told.append(("failed", type(error)))
 
 
+async def create_root(sessions: Sessions, header: SessionHeader) -> tuple[Session, Receipt]:
+    """A new tree whose root is loaded; its creation is submitted."""
+    hold = await sessions.hold(header.id)
+    tx = sessions.transaction()
+    return tx.create(header, header.id, hold), tx.submit()
+
+
 async def planted(home: Home, *children: str) -> tuple[Sessions, Session]:
     """A table with a root and its children, all stored."""
     sessions = Sessions(home.open(), home.clock)
-    root, receipt = await sessions.create_root(header("root"))
+    root, receipt = await create_root(sessions, header("root"))
     tx = sessions.transaction()
     for child in children:
         tx.create(header(child, "root"), ROOT, root.hold)

@@ -23,6 +23,7 @@ from retinue.session.transaction import Transaction
 from retinue.store.memory import MemoryStore
 from retinue.testing.clock import FakeClock
 from tests.session.logs import ended, reply
+from tests.session.tables import create_root
 from tests.store.contract import header, sent
 
 NAMES = ("root", "a", "b")
@@ -124,7 +125,7 @@ class World:
 async def explore(todo: list[Step]) -> None:
     store = MemoryStore(FakeClock())
     sessions = Sessions(store, FakeClock())
-    root, receipt = await sessions.create_root(header("root"))
+    root, receipt = await create_root(sessions, header("root"))
     tx = sessions.transaction()
     for name in NAMES[1:]:
         tx.create(header(name, "root"), root.id, root.hold)

@@ -15,7 +15,7 @@ from retinue.session.table import LOOK_S, Sessions
 from retinue.store.sqlite import SqliteStore
 from retinue.testing.faults import FaultyStore
 from retinue.testing.gate import Gate
-from tests.session.tables import ROOT, Recorder, agrees, live, planted
+from tests.session.tables import ROOT, Recorder, agrees, create_root, live, planted
 from tests.store.contract import header, sent
 from tests.store.contract_arrivals import order
 from tests.store.homes import Home
@@ -54,7 +54,7 @@ async def test_what_was_sent_here_is_not_found_again(home: Home) -> None:
 async def test_what_is_being_claimed_is_not_found_again(home: Home) -> None:
     store = FaultyStore(home.open())
     sessions = Sessions(store, home.clock)
-    root, receipt = await sessions.create_root(header("root"))
+    root, receipt = await create_root(sessions, header("root"))
     await receipt.wait()
     root.driver = driver = Recorder()
     await Sessions(home.open(), home.clock).post(sent("root", "m1")).wait()

@@ -17,7 +17,7 @@ from retinue.session.store import SessionStore, StoredSession
 from retinue.session.table import Sessions
 from retinue.testing.faults import FaultyStore
 from retinue.testing.gate import Gate
-from tests.session.tables import ROOT, Recorder, agrees, planted
+from tests.session.tables import ROOT, Recorder, agrees, create_root, planted
 from tests.store.contract import header, sent
 from tests.store.homes import Home
 
@@ -183,7 +183,7 @@ class SlowRead:
 async def test_a_message_that_comes_during_a_load_is_there_afterwards(home: Home, is_committed: bool) -> None:
     store = SlowRead(home.open(), Gate())
     sessions = Sessions(store, home.clock)  # pyright: ignore[reportArgumentType]
-    root, receipt = await sessions.create_root(header("root"))
+    root, receipt = await create_root(sessions, header("root"))
     await receipt.wait()
     tx = sessions.transaction()
     tx.insert(sent("root", "old"))
@@ -222,7 +222,7 @@ async def test_a_message_that_comes_during_a_load_is_there_afterwards(home: Home
 async def test_a_message_that_is_still_being_stored_when_its_session_loads_is_there(home: Home) -> None:
     store = FaultyStore(home.open())
     sessions = Sessions(store, home.clock)
-    root, receipt = await sessions.create_root(header("root"))
+    root, receipt = await create_root(sessions, header("root"))
     await receipt.wait()
     tx = sessions.transaction()
     tx.insert(sent("root", "old"))

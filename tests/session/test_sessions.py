@@ -17,12 +17,12 @@ from retinue.errors import (
     SessionNotFound,
     StoreFailure,
 )
-from retinue.session.events import EndSeed, Event, StepStart, TurnStart
+from retinue.session.events import Event, StepStart, TurnStart
 from retinue.session.mailbox import PendingRow
 from retinue.session.session import Session
 from retinue.session.table import Sessions
 from tests.session.logs import ended, said
-from tests.session.tables import ROOT, Recorder, agrees, live, planted
+from tests.session.tables import ROOT, Recorder, agrees, create_root, live, planted
 from tests.store.contract import header, sent
 from tests.store.homes import Home
 
@@ -31,31 +31,13 @@ from tests.store.homes import Home
 
 async def test_a_root_is_live_at_once_and_stored_when_its_receipt_says_so(home: Home) -> None:
     sessions = Sessions(home.open(), home.clock)
-    root, receipt = await sessions.create_root(header("root"))
+    root, receipt = await create_root(sessions, header("root"))
     assert sessions.live(ROOT) is root
     assert root.is_new
     assert await sessions.store.summary(ROOT) is None
     await receipt.wait()
     assert not root.is_new
     assert (await sessions.store.read(ROOT)).header == header("root")
-
-
-async def test_a_seed_is_closed(home: Home) -> None:
-    sessions = Sessions(home.open(), home.clock)
-    root, receipt = await sessions.create_root(header("root"), [TurnStart(1), ended(1)])
-    await receipt.wait()
-    assert [event.data for event in root.events] == [TurnStart(1), ended(1), EndSeed()]
-    await agrees(root, sessions)
-
-
-async def test_an_id_is_taken_once(home: Home) -> None:
-    sessions, _ = await planted(home)
-    with pytest.raises(AlreadyExists):
-        await sessions.create_root(header("root"))
-    await sessions.aclose()
-    again = Sessions(home.open(), home.clock)
-    with pytest.raises(AlreadyExists):
-        await again.create_root(header("root"))
 
 
 async def test_a_loaded_session_is_as_it_was_left(home: Home) -> None:

@@ -8,7 +8,6 @@ from retinue.errors import Unauthorized
 from retinue.model.content import text_of
 from retinue.session.events import SessionHeader
 from retinue.session.store import SessionStore
-from retinue.session.table import seeded
 from retinue.tasks.history import unfinished
 from retinue.tasks.notices import DIED
 from retinue.tasks.record import Completed
@@ -147,7 +146,7 @@ async def test_a_copied_log_does_not_make_its_tasks_the_copys(store: SessionStor
     async with tasks_host(store=store, completion_delivery="quiet") as (host, tasks):
         parent = await start_agent(host, id=ID)
         begin(tasks, Work(), parent)
-        seed = seeded(parent.session.events)
+        seed = list(parent.session.events)
         header = SessionHeader(id=SessionId("copy"), created_at=0, parent_session=ID, seed_length=len(seed))
         copy = await host.agents.create(Creation(header=header, options=parent.options, root=ID, seed=seed))
         assert unfinished(copy.session.events) == []

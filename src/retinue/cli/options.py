@@ -28,7 +28,9 @@ _OPTIONS = (
     click.option("--store", metavar="URL", help="Database for sessions: sqlite:///PATH."),
     click.option("--cwd", metavar="DIR", help="Working folder of the root agent; default: this one."),
     click.option("--permission", metavar="PRESET", help="What tools may do: read-only, workspace-write, full-access."),
-    click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="One option of the configuration; repeatable."),
+    click.option(
+        "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One option of the configuration; repeatable."
+    ),
 )
 
 

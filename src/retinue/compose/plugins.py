@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from retinue.host.host import Host
+    from retinue.host.host import Plugin
 
 __all__ = ["PLUGINS", "PluginModule", "plugin_module"]
 
@@ -39,7 +38,8 @@ class PluginModule(Protocol):
 
     OPTIONS: type[Struct]
 
-    def plugin(self, host: Host, config: Any, /) -> AbstractAsyncContextManager[None]: ...
+    @property
+    def plugin(self) -> Plugin[Any]: ...
 
 
 def plugin_module(name: str) -> PluginModule:

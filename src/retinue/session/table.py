@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import anyio
@@ -12,7 +12,6 @@ from retinue.base.clock import Clock
 from retinue.base.ids import MessageId, SessionId
 from retinue.base.scope import Undo
 from retinue.errors import AlreadyExists, RetinueError, SessionNotFound
-from retinue.session.events import EndSeed, Event, Payload, SessionHeader
 from retinue.session.mailbox import is_instruction
 from retinue.session.rows import Batch, Claim, Committed, Delivery, Insert, Op, Replace, StoredRow, Unpark, Withdraw
 from retinue.session.session import Hold, Observer, Session
@@ -99,21 +98,6 @@ class Sessions:
                 hold = Hold(await self.store.acquire(root), self.clock)
                 self._holds[root] = hold
         return hold
-
-    async def create_root(self, header: SessionHeader, seed: Sequence[Payload] = ()) -> tuple[Session, Receipt]:
-        """A new tree whose root is loaded; its creation is submitted.
-
-        A non-empty seed is closed by `session/end-seed`. Raises: AlreadyExists, SessionHeld. Cancelling before
-        it returns leaves no session.
-        """
-        if header.id in self._live or await self.store.summary(header.id) is not None:
-            raise AlreadyExists(f"session {header.id!r} exists already; resume it, or choose another id")
-        hold = await self.hold(header.id)
-        tx = self.transaction()
-        session = tx.create(header, header.id, hold)
-        if seed:
-            tx.append(session, *seed, EndSeed())
-        return session, tx.submit()
 
     async def load(self, id: SessionId) -> Session:
         """The session, loaded; its tree is held by this process.
@@ -334,8 +318,3 @@ def _named(batches: Iterable[Batch]) -> Iterable[MessageId]:
                     yield from (op.old, op.delivery.id)
                 case _:
                     pass
-
-
-def seeded(events: Sequence[Event]) -> list[Event]:
-    """`events` renumbered from 0, for a seed."""
-    return [Event(i, event.time, event.data) for i, event in enumerate(events)]
