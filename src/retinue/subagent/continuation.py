@@ -1,13 +1,12 @@
 """Continuable children: started, messaged, interrupted, drained. What of it lasts is logs and rows.
 
-This module decides who may do what and when it counts as accepted; `supervisor.py` drives what was accepted to its end,
-and `roster.py` knows who is here.
+This module says when something counts as accepted, and does it. `authority.py` decides who may do what, `supervisor.py`
+drives what was accepted to its end, and `roster.py` knows who is here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -17,24 +16,20 @@ from retinue.agent.signals import StopAsked, Stopped
 from retinue.base.ids import MessageId, SessionId, new_message_id
 from retinue.base.scope import Undo
 from retinue.errors import (
-    ActivationClosing,
     ActivationTeardownFailed,
     BadInput,
     Draining,
     DuplicateChild,
-    NotResumable,
-    SessionNotFound,
-    StoreFailure,
     Unauthorized,
     error_record,
 )
 from retinue.host.host import Host, Seam
 from retinue.model.content import InputBlock, Source, Text, UserMessage
-from retinue.session.events import DESCRIPTOR_VERSION, Descriptor, Event
-from retinue.session.folds import descriptor
+from retinue.session.events import Event
 from retinue.session.rows import Delivery
 from retinue.session.transaction import Transaction
 from retinue.subagent.activation import standing
+from retinue.subagent.authority import Authority
 from retinue.subagent.child import child_depth, child_id, creation, describe, prompt_id
 from retinue.subagent.contributions import ChildSetup, Contributions
 from retinue.subagent.interrupted import settle_interrupted
@@ -58,19 +53,18 @@ class Continuations:
         self._roster = Roster()
         self._contributions = Contributions()
         self._stops = Stops(self._drain)
+        self.authority = Authority(host, self._roster, self._stops)
+        """Who may do what."""
         self._supervisor = Supervisor(
             host,
             self._roster,
             self._contributions,
             live_tasks=live_tasks,
-            is_draining=self.is_draining,
+            is_draining=self.authority.is_draining,
             is_stopping=lambda resident: self._stops.cover((resident.id, *resident.ancestry)),
         )
         self._recovery = Recovery(host, self._roster, self._supervisor)
         self._sending = Keyed()
-        self._draining: WeakSet[Agent] = WeakSet()
-        """Agents below which nothing starts any more, for as long as they live."""
-        self._is_closed = False
 
     def contribute(self, setup: ChildSetup) -> Undo:
         """`setup` composes every later activation of every child, after its own composition. The result undoes it."""
@@ -102,55 +96,13 @@ class Continuations:
 
     async def wait_quiet_again(self, agent: Agent) -> None:
         """As `wait_quiet`, for an agent that was just resumed: its children that still owe work are here first."""
-        await self._supervisor.bring_children(agent.id, self._ancestry(agent)[1:])
+        await self._supervisor.bring_children(agent.id, self.authority.ancestry(agent)[1:])
         await self.wait_quiet(agent)
 
     async def wait_settled(self, id: SessionId) -> None:
         """No activation of the child is open in this process and none is about to be, or the host is going."""
         while self._roster.parent_of(id) is not None and not self._agents.is_suspending:
             await self._roster.changed.wait()
-
-    # Who may do what
-
-    def is_draining(self, agent: Agent) -> bool:
-        """Nothing starts below the agent any more, because of itself or of somebody above it."""
-        if self._is_closed or agent in self._draining:
-            return True
-        ancestry = self._ancestry(agent)
-        if self._stops.cover(ancestry):
-            return True
-        lives = (self._agents.get(id) for id in ancestry[1:])
-        return any(live is not None and live in self._draining for live in lives)
-
-    def check_open(self, agent: Agent, what: str) -> None:
-        """Return if something may still begin in the agent's part of the tree. Raises: Draining, ActivationClosing."""
-        if self.is_draining(agent):
-            raise Draining(f"the tree of {agent.id!r} is being drained; {what}")
-        if agent.is_closing:
-            raise ActivationClosing(f"agent {agent.id!r} is being disposed; {what}")
-
-    def _check_admission(self, parent: Agent) -> None:
-        self._check_live(parent)
-        self.check_open(parent, "nothing new starts below it")
-
-    def _check_live(self, agent: Agent) -> None:
-        if not self._agents.is_live(agent):
-            raise Unauthorized(f"agent {agent.id!r} is not the registered one; only a live agent may do this")
-
-    def _ancestry(self, agent: Agent) -> tuple[SessionId, ...]:
-        """The agent and everyone above it, nearest first; as far as they were recorded, or still live."""
-        ids: list[SessionId] = []
-        at: Agent | None = agent
-        while at is not None and at.id not in ids:
-            ids.append(at.id)
-            found = self._roster.get(at.id)
-            if found is not None:
-                return (*ids, *found.ancestry)
-            parent = at.session.header.parent_session
-            at = self._agents.get(parent) if parent is not None else None
-            if at is None and parent is not None:
-                ids.append(parent)
-        return tuple(ids)
 
     # Starting
 
@@ -162,13 +114,13 @@ class Continuations:
         DepthExceeded, DuplicateChild for a reserved id that is taken, and what building the child raises.
         """
         request = self._providers.inheriting(request)
-        self._check_admission(request.parent)
+        self.authority.check_admission(request.parent)
         provider = self._providers.continuable(provider_name, request)
         request = self._providers.adapted(provider_name, request)
         child_depth(request)
         made = describe(request, provider_name, "continuable")
         id = child_id(request)
-        arrival = self._roster.expect(id, self._ancestry(request.parent))
+        arrival = self._roster.expect(id, self.authority.ancestry(request.parent))
         try:
             with arrival.scope:
                 seed = await provider.prepare(request)  # first, so that what it copies is of this instant
@@ -177,7 +129,7 @@ class Continuations:
                         self._supervisor.arrive(id, arrival.ancestry)
                     else:
                         resident = Resident(id=id, ancestry=arrival.ancestry, descriptor=made)
-                        self._check_admission(request.parent)
+                        self.authority.check_admission(request.parent)
                         await self._create(request, resident, seed)
                 return Accepted(child_id=id, message_id=prompt_id(id))
         finally:
@@ -194,7 +146,7 @@ class Continuations:
     async def _create(self, request: RunRequest, resident: Resident, seed: Sequence[Event]) -> None:
         async def setup(agent: Agent) -> None:
             await self._supervisor.compose(agent, resident)
-            self._check_admission(request.parent)
+            self.authority.check_admission(request.parent)
 
         new = creation(request, resident.descriptor, id=resident.id, seed=seed, setup=setup)
         commit = new.commit
@@ -226,13 +178,14 @@ class Continuations:
         """The message is the child's, durably, as a turn of its own; a child that had settled is resumed.
 
         Messages to one child keep the order of the calls. `message_id` makes sending repeatable. Cancelled before
-        acceptance it leaves nothing behind. Raises: as `check_follow_up`; BadInput for an empty message; IdConflict.
+        acceptance it leaves nothing behind. Raises: as `Authority.check_follow_up`; BadInput for an empty message;
+        IdConflict.
         """
         blocks = (Text(content),) if isinstance(content, str) else content
         if not any(block.text.strip() if isinstance(block, Text) else True for block in blocks):
             raise BadInput("a message needs some text or an image")
         async with self._sending.hold(id):
-            await self.check_follow_up(parent, id)
+            await self.authority.check_follow_up(parent, id)
             source = source or Source(kind="coordinator", form="relay", sender_session_id=parent.id)
             delivery = Delivery(
                 session_id=id,
@@ -247,49 +200,14 @@ class Continuations:
         await receipt.wait()
         return delivery.id
 
-    async def check_follow_up(self, parent: Agent, id: SessionId) -> None:
-        """Return if `parent` may send to the child `id` and the child can take it.
-
-        Raises: Unauthorized, NotResumable, Draining, ActivationClosing.
-        """
-        self._check_admission(parent)
-        resident = self._roster.get(id)
-        owner, made = (
-            (resident.parent_id, resident.descriptor) if resident is not None else await self._stored_child(id)
-        )
-        if owner != parent.id:
-            of = f"belongs to {owner!r}" if owner is not None else "is nobody's child"
-            raise Unauthorized(f"agent {id!r} {of}; only its direct parent may message it")
-        if made is None:
-            raise NotResumable(f"agent {id!r} is none that can be messaged; do not retry, start a new one instead")
-        if made.version != DESCRIPTOR_VERSION:
-            raise NotResumable(
-                f"agent {id!r} was made by another version of this program, which this one cannot resume; do not "
-                "retry, start a new one instead"
-            )
-        if made.mode != "continuable":
-            raise NotResumable(
-                f"agent {id!r} was a single run and takes no messages; do not retry, start a new one instead"
-            )
-
-    async def _stored_child(self, id: SessionId) -> tuple[SessionId | None, Descriptor | None]:
-        """Its parent and its descriptor, as they are stored. Nothing is loaded. Raises: NotResumable."""
-        try:
-            stored = await self._host.sessions.store.read(id)
-        except SessionNotFound:
-            raise NotResumable(f"there is no agent {id!r}; list_agents shows those that can be messaged") from None
-        except StoreFailure as error:
-            raise NotResumable(f"agent {id!r} cannot be read, so it cannot be resumed: {error}") from error
-        return stored.header.parent_session, descriptor(stored.header, stored.events)
-
     def follow_up(self, tx: Transaction, parent: Agent, delivery: Delivery) -> None:
         """The delivery is part of `tx`, and the child will be resident once that is committed.
 
-        Call `check_follow_up` before. Raises: Unauthorized, Draining, ActivationClosing.
+        Call `Authority.check_follow_up` before. Raises: Unauthorized, Draining, ActivationClosing.
         """
-        self._check_admission(parent)
+        self.authority.check_admission(parent)
         tx.insert(delivery)
-        self._supervisor.arrive(delivery.session_id, self._ancestry(parent))
+        self._supervisor.arrive(delivery.session_id, self.authority.ancestry(parent))
 
     def wake_parent(self, child: Agent) -> None:
         """The parent of `child` has a message from it: it comes back if it is a child itself and not here."""
@@ -333,7 +251,7 @@ class Continuations:
         `caller` is a live ancestor, or None for the user. A child that is not resident is left alone. Raises:
         Unauthorized for a caller that is not a live ancestor.
         """
-        resident = self._interruptible(id, caller)
+        resident = self.authority.interruptible(id, caller)
         if resident is not None:
             resident.agent.cancel(Cause("user" if caller is None else "parent"), keep_mailbox=True)
 
@@ -342,7 +260,7 @@ class Continuations:
 
         None for a child that is not at work here. Raises: as `interrupt`.
         """
-        resident = self._interruptible(id, caller)
+        resident = self.authority.interruptible(id, caller)
         if resident is None:
             return None
         return Delivery(
@@ -354,16 +272,6 @@ class Continuations:
             kind="interrupt",
             log_length=resident.agent.session.next_seq,
         )
-
-    def _interruptible(self, id: SessionId, caller: Agent | None) -> Resident | None:
-        if caller is not None and (not self._agents.is_live(caller) or caller.id == id):
-            raise Unauthorized(f"agent {caller.id!r} may not interrupt {id!r}: only a live ancestor may")
-        resident = self._roster.get(id)
-        if resident is None:
-            return None
-        if caller is not None and caller.id not in resident.ancestry:
-            raise Unauthorized(f"agent {id!r} was not started by {caller.id!r} or its descendants")
-        return resident if resident.obstacle is None and not resident.agent.is_closing else None
 
     def stop(self, event: StopAsked) -> None:
         """An agent is stopped with everything below it. See `Stops`."""
@@ -397,7 +305,7 @@ class Continuations:
             if resident.is_closing:
                 return  # its supervisor takes it down: it has no children then, or is built again and keeps them
             self._supervisor.release(agent.id)
-        self._draining.add(agent)
+        self.authority.forbid_below(agent)
         await self._drain(agent.id, inclusive=False)
 
     async def release(self, parent: Agent, ids: Iterable[SessionId]) -> None:
@@ -407,7 +315,7 @@ class Continuations:
         Ids that are not resident are ignored. Raises: Unauthorized for a stale parent or another's child, before
         anything is done; ActivationTeardownFailed.
         """
-        self._check_live(parent)
+        self.authority.check_live(parent)
         owners = {id: self._roster.parent_of(id) for id in ids}
         for id, owner in owners.items():
             if owner not in (None, parent.id):
@@ -419,7 +327,7 @@ class Continuations:
 
     async def drain(self) -> None:
         """Nothing is resident any more, and nothing starts any more. Raises: as `drain_below`."""
-        self._is_closed = True
+        self.authority.forbid_all()
         await self._drain(None, inclusive=True)
 
     async def _drain(self, id: SessionId | None, *, inclusive: bool) -> None:

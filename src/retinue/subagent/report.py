@@ -66,7 +66,7 @@ def report_tool(host: Host, continuations: Continuations, *, delivery: ReportDel
             raise Unauthorized("only the child itself, while it is resident, may report")
         if not output.strip():
             raise ToolFailure("INVALID_ARGS", "output: must say something; it is empty")
-        continuations.check_open(child, "nothing is reported any more")
+        continuations.authority.check_open(child, "nothing is reported any more")
         parent = child.session.header.parent_session
         if parent is None or await host.sessions.store.summary(parent) is None:
             raise ParentUnavailable("the agent that started you does not exist any more; nobody would read the report")

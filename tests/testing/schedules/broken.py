@@ -63,7 +63,7 @@ def supervised_by(kind: type[Supervisor]) -> Delegation:
                 self._roster,
                 self._contributions,
                 live_tasks=lambda _: 0,
-                is_draining=self.is_draining,
+                is_draining=self.authority.is_draining,
                 is_stopping=lambda _: False,
             )
             self._recovery = Recovery(host, self._roster, self._supervisor)

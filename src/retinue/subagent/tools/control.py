@@ -46,7 +46,7 @@ def send_message_tool(host: Host, continuations: Continuations) -> Tool:
         if not message.strip():
             raise ToolFailure("INVALID_ARGS", "message: must say something; it is empty")
         child = SessionId(subagent_id.strip())
-        await continuations.check_follow_up(parent, child)
+        await continuations.authority.check_follow_up(parent, child)
         id = MessageId(derived_id("msg", *ctx.key.parts))
         source = Source(kind="coordinator", form="relay", sender_session_id=parent.id)
         delivery = Delivery(
