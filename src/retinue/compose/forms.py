@@ -37,7 +37,8 @@ def form_of(hint: Any, struct: Callable[[type[Struct]], str] = _group) -> str:
     if origin in (tuple, list):
         return f"list of {form_of(args[0], struct)}"
     if origin is dict:
-        return "mapping"
+        value = form_of(args[1], struct) if isinstance(args[1], StructMeta) else "mapping"
+        return "mapping" if value == "mapping" else f"mapping to {value}"
     if hasattr(hint, "__supertype__"):
         return form_of(hint.__supertype__, struct)
     return _PLAIN.get(hint, "any JSON")
