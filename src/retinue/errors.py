@@ -336,6 +336,11 @@ class ExternalAgentFailed(RetinueError):
 
     code = "EXTERNAL_AGENT_FAILED"
 
+    def __init__(self, message: str, *, is_answer: bool = False) -> None:
+        super().__init__(message)
+        self.is_answer = is_answer
+        """The program itself said no, and can still be asked something else."""
+
 
 class NoProgress(RetinueError):
     """An open turn was resumed again and again and finished no step."""

@@ -11,11 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 STATE = Path(os.environ["ACP_STATE"])
 MODE = os.environ.get("ACP_MODE", "")
+AFTERWARDS: list[Callable[[], None]] = []
+"""What is done when a prompt has been answered."""
 
 
 def send(frame: dict[str, Any]) -> None:
@@ -56,14 +59,14 @@ def initialize() -> dict[str, Any]:
     return {"protocolVersion": 7 if MODE == "newer" else 1, "agentCapabilities": capabilities, "authMethods": []}
 
 
-def ask(session: str) -> str:
+def ask(session: str, title: str = "Write a file") -> str:
     send(
         {
             "id": "ask-1",
             "method": "session/request_permission",
             "params": {
                 "sessionId": session,
-                "toolCall": {"toolCallId": "t1", "title": "Write a file"},
+                "toolCall": {"toolCallId": "t1", "title": title},
                 "options": [
                     {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
                     {"optionId": "ever", "name": "Always", "kind": "allow_always"},
@@ -98,7 +101,16 @@ def obey(session: str, directive: str) -> str:
             update(session, "tool_call_update", toolCallId="t2", title=7, kind=[], status="odd")
             return obey(session, rest)
         case "ask":
-            say(session, ask(session))
+            say(session, ask(session, rest) if rest else ask(session))
+        case "insist":
+            note("hanging")
+            while receive().get("method") != "session/cancel":
+                pass
+            note(f"answered {ask(session)}")
+            return "cancelled"
+        case "late":
+            say(session, "in time")
+            AFTERWARDS.append(lambda: say(session, "too late"))
         case "env":
             say(session, json.dumps({name: os.environ.get(name) for name in rest.split()}))
         case "recall":
@@ -121,8 +133,15 @@ def obey(session: str, directive: str) -> str:
         case "die":
             print("disk on fire, token sesame-open", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL) if rest == "hard" else os._exit(3)
+        case "spill":
+            print(os.environ["TOKEN"] * 2, file=sys.stderr, flush=True)
+            os._exit(3)
         case "fail":
-            raise RuntimeError("the tea is cold")
+            raise RuntimeError(rest or "the tea is cold")
+        case "sleep":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            note("hanging")
+            time.sleep(600)
         case "half":
             sys.stdout.write('{"jsonrpc": "2.0", "method": "session/upd')
             sys.stdout.flush()
@@ -140,7 +159,8 @@ def obey(session: str, directive: str) -> str:
             while True:
                 say(session, "x" * 100_000)
         case "leave":
-            child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+            sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+            child = subprocess.Popen(sleeping, start_new_session=rest == "apart")
             note(f"left {child.pid}")
             say(session, "left one")
         case _:
@@ -158,7 +178,7 @@ def answer(frame: dict[str, Any]) -> Any:
         case "session/new":
             assert os.path.isabs(params["cwd"])
             assert params["mcpServers"] == []
-            session = f"s{len(list(STATE.glob('s*'))) + 1}"
+            session = f"s{len(list(STATE.glob('s*'))) + len(list(STATE.glob('forgotten'))) + 1}"
             (STATE / session).touch()
             return {"sessionId": session}
         case "session/load" | "session/resume":
@@ -171,6 +191,9 @@ def answer(frame: dict[str, Any]) -> Any:
         case "session/prompt":
             session = params["sessionId"]
             lines = [line for block in params["prompt"] for line in block["text"].splitlines()]
+            if MODE == "vanishes" and not (STATE / "forgotten").exists():
+                (STATE / session).rename(STATE / "forgotten")
+                os.kill(os.getpid(), signal.SIGKILL)
             with (STATE / session).open("a") as file:
                 file.write(" | ".join(lines) + "\n")
             note("prompt")
@@ -197,6 +220,8 @@ def main() -> None:
             send({"id": frame["id"], "error": {"code": -32603, "message": str(error)}})
         else:
             send({"id": frame["id"], "result": result})
+        while AFTERWARDS:
+            AFTERWARDS.pop()()
 
 
 main()

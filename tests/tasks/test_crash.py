@@ -170,7 +170,7 @@ async def test_a_cut_off_reading_is_made_again_and_says_that_the_task_died(
         agent.follow_up("go")
         await clock.wait_sleeping(30)
         await host.sessions.writer.committed()
-        host.agents.is_suspending = True
+        host.agents.suspend()
     model = ScriptedModel(text("it died"))
     async with tasks_host(model, store=open_store(clock), clock=clock) as (host, _):
         agent = await host.agents.resume(ID, options=host.options.options)

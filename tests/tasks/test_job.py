@@ -320,7 +320,7 @@ async def test_a_host_that_goes_away_releases_the_job_and_logs_no_end(store: Ses
         agent = await start_agent(host)
         await launch(tasks, run, agent)
         await run.running.wait_reached()
-        host.agents.is_suspending = True
+        host.agents.suspend()
     assert run.trace == ["open", "result", "release resource"]
     assert task_lines(agent.session.events) == ["subagent-1 started"]
 

@@ -56,8 +56,20 @@ class Agents:
         self._setups: tuple[Setup, ...] = ()
         self._before_disposal: tuple[BeforeDisposal, ...] = ()
         self._disposals: dict[Agent, anyio.Event] = {}
-        self.is_suspending = False
+        self._suspending = anyio.Event()
+
+    @property
+    def is_suspending(self) -> bool:
         """The host is going: what runs is cut off and stays open in its log, so nobody stops or disposes anybody."""
+        return self._suspending.is_set()
+
+    def suspend(self) -> None:
+        """From now on the host is going."""
+        self._suspending.set()
+
+    async def wait_suspending(self) -> None:
+        """Return once the host is going."""
+        await self._suspending.wait()
 
     def on_setup(self, setup: Setup) -> Undo:
         """`setup` composes every later agent, before its own setup."""
@@ -156,7 +168,7 @@ class Agents:
 
     def close_admission(self) -> None:
         """No agent takes anything any more, and none starts."""
-        self.is_suspending = True
+        self.suspend()
         for agent in self._live.values():
             agent.close_admission()
 

@@ -3,56 +3,65 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import anyio
 
-__all__ = ["Diagnostics", "diagnostics"]
+__all__ = ["Diagnostics", "Mask", "diagnostics"]
 
 _KEPT_BYTES = 4_000
 _SHOWN_CHARS = 400
-_MIN_SECRET_CHARS = 8
+
+
+class Mask(Protocol):
+    """Takes out of bytes what must not be repeated, before any of them are cut off."""
+
+    def feed(self, data: bytes) -> bytes:
+        """What can be shown of the bytes so far; the rest is held back until more has come."""
+        ...
 
 
 class Diagnostics:
     """The newest output of one program. `file` is where the program writes."""
 
-    def __init__(self, file: TextIO, secrets: Iterable[str]) -> None:
+    def __init__(self, file: TextIO, mask: Mask) -> None:
         self.file = file
-        self._secrets = tuple(secret for secret in secrets if len(secret) >= _MIN_SECRET_CHARS)
+        self._mask = mask
         self._kept = b""
 
     def add(self, data: bytes) -> None:
         """The program wrote this."""
-        self._kept = (self._kept + data)[-_KEPT_BYTES:]
+        self._kept = (self._kept + self._mask.feed(data))[-_KEPT_BYTES:]
 
     @property
     def last_words(self) -> str:
         """The end of what was written, on one line, without what the program was told in confidence."""
-        text = " ".join(self._kept.decode(errors="replace").split())
-        for secret in self._secrets:
-            text = text.replace(secret, "[secret]")
-        return text[-_SHOWN_CHARS:]
+        return " ".join(self._kept.decode(errors="replace").split())[-_SHOWN_CHARS:]
 
 
 @asynccontextmanager
-async def diagnostics(secrets: Iterable[str]) -> AsyncGenerator[Diagnostics]:
+async def diagnostics(mask: Mask) -> AsyncGenerator[Diagnostics]:
     """A pipe that is read for as long as the block lasts."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with os.fdopen(writing, "w", encoding="utf-8") as file:
-        kept = Diagnostics(file, secrets)
+        kept = Diagnostics(file, mask)
+        failure: Exception | None = None
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(_read, reading, kept)
                 try:
                     yield kept
+                except Exception as error:
+                    failure = error  # raised below, since the task group would wrap it
                 finally:
                     group.cancel_scope.cancel()
         finally:
             os.close(reading)
+        if failure is not None:
+            raise failure
 
 
 async def _read(fd: int, kept: Diagnostics) -> None:

@@ -126,7 +126,7 @@ class Host:
 
         Call it before what agents use is taken away. Idempotent, shielded, bounded by what tools take to stop.
         """
-        self.agents.is_suspending = True
+        self.agents.suspend()
         if self.drivers is not None:
             with anyio.CancelScope(shield=True):
                 self.drivers.group.cancel_scope.cancel()

@@ -32,8 +32,10 @@ from retinue.subagent.providers.acp.client import PROVIDER, AcpClient
 from retinue.subagent.providers.acp.external import DEPTH_VARIABLE, ExternalAgent, reject
 from retinue.subagent.providers.acp.program import EOF_GRACE_S
 from retinue.subagent.providers.acp.provider import AcpProvider
+from retinue.subagent.standing import OWN_APPROVALS, OwnApprovals
 from retinue.subagent.tools.subagent import BACKENDS, DelegationOptions, delegation_tool
 from retinue.subagent.tools.wording import shared_guidance
+from retinue.tools.secrets import Secrets
 
 __all__ = ["OPTIONS", "AcpConfig", "ExternalConfig", "plugin"]
 
@@ -56,7 +58,7 @@ class ExternalConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """What the program sees besides the plain variables; `${NAME}` and `${NAME:-default}` are filled in. A known one
     also gets the keys of its own maker."""
     cwd: str | None = None
-    """The folder it works in; the child's own if absent."""
+    """The folder it works in, as seen from the child's own; that one if absent."""
     tool_name: str | None = None
     """The name of its delegation tool; `agent_NAME` if absent."""
     description: str | None = None
@@ -124,6 +126,7 @@ async def _install(
     client = AcpClient(host.agents, known, group, groups=running)
     stack.enter_context(host.add_client(client))
     stack.enter_context(host.agents.on_setup(_without_prompt))
+    stack.enter_context(host.provide(OWN_APPROVALS, _approvals_of(config)))
     names: list[str] = []
     for name, agent in known.items():
         told = tuple(value for variable, value in agent.env.items() if is_secret_name(variable))
@@ -155,6 +158,14 @@ async def _without_prompt(agent: Agent) -> None:
         agent.prompt.silence()
 
 
+def _approvals_of(config: AcpConfig) -> OwnApprovals:
+    def approvals(agent: Agent) -> Literal["reject", "allow"] | None:
+        known = config.agents.get(agent.options.model or "") if agent.options.provider == PROVIDER else None
+        return None if known is None or known.permissions == "policy" else known.permissions
+
+    return approvals
+
+
 def _agent(name: str, config: ExternalConfig, host: Host) -> ExternalAgent:
     what = f"plugins.acp: agent {name!r}"
     environ = host.options.environ
@@ -177,7 +188,7 @@ def _agent(name: str, config: ExternalConfig, host: Host) -> ExternalAgent:
         argv=tuple(filled(what, arg, environ) for arg in argv),
         env={**command_environment(environ), **keys, **own},
         cwd=None if config.cwd is None else Path(filled(what, config.cwd, environ)),
-        secrets=(*host.options.secrets, *keys.values(), *own.values()),
+        secrets=Secrets((*host.options.secrets, *keys.values(), *own.values())),
         start_timeout_s=config.start_timeout_s,
         silence_s=config.silence_s,
         end_grace_s=config.end_grace_s,

@@ -8,7 +8,7 @@ from retinue.base.json import JSON, JSONObject
 from retinue.host.approvals import APPROVALS, Answer, Question, path_of
 from retinue.host.host import Host
 from retinue.session.events import ExternalPermission
-from retinue.subagent.providers.acp.external import Approve, reject
+from retinue.subagent.providers.acp.external import Approve, reject, title_of
 from retinue.subagent.standing import CHILD_APPROVALS
 
 __all__ = ["allow", "by_policy"]
@@ -45,7 +45,7 @@ def _question(host: Host, agent: Agent, call: JSONObject) -> Question:
         path=path_of(host.agents, agent),
         tool=_text(call.get("kind")) or "other",
         arguments=arguments if isinstance(arguments, dict) else {},
-        about=_text(call.get("title")),
+        about=title_of(call),
         rule=f"{agent.options.provider}:{agent.options.model}",
     )
 

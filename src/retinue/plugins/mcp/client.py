@@ -30,6 +30,7 @@ from retinue.model.images import image_of
 from retinue.plugins.mcp.connection import Lost, Offer, Resource
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.plugins.shell.environment import command_environment
+from retinue.tools.secrets import ByteMask, Secrets
 from retinue.tools.tool import ToolResult
 
 __all__ = ["open_client"]
@@ -187,7 +188,7 @@ async def open_client(name: str, server: ServerConfig, folder: Path | None) -> A
     async with AsyncExitStack() as stack:
         try:
             if server.command is not None:
-                said = await stack.enter_async_context(diagnostics(server.env.values()))
+                said = await stack.enter_async_context(diagnostics(ByteMask(Secrets(server.env.values()))))
             transport = _transport(server, folder, said)
             client = SDKClient(
                 _watched(transport, signals),

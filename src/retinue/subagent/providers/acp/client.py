@@ -100,11 +100,12 @@ class AcpClient:
         launch = Launch(
             name=known.name,
             argv=known.argv,
-            cwd=known.cwd or cwd,
+            cwd=known.place(cwd),
             env={**known.env, DEPTH_VARIABLE: str(depth + known.depth)},
             secrets=known.secrets,
             groups=self._groups,
             grace_s=known.end_grace_s,
+            wait_leaving=self._agents.wait_suspending,
         )
         return await self._group.start(run_program, launch, handler)
 

@@ -16,12 +16,13 @@ from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.base.json import JSON, JSONObject
 from retinue.base.jsonrpc import INVALID_PARAMS, UNKNOWN_METHOD, Failure
+from retinue.errors import ExternalAgentFailed
 from retinue.host.approvals import Answer
 from retinue.model.chunks import Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
 from retinue.session.events import ExternalPermission, ExternalPrompt
 from retinue.subagent.providers.acp.calls import ExternalCalls
-from retinue.subagent.providers.acp.external import ExternalAgent
+from retinue.subagent.providers.acp.external import ExternalAgent, title_of
 from retinue.subagent.providers.acp.program import Program
 from retinue.subagent.providers.acp.prompts import Due, blocks_of, due
 from retinue.subagent.providers.acp.wire import (
@@ -92,6 +93,8 @@ class Exchange:
         """Ends the wait for the answer; its deadline moves with all that is heard."""
         self._asking: set[anyio.CancelScope] = set()
         """Questions of the program that wait for somebody's word."""
+        self._is_cancelled = False
+        """The prompt was taken back: nobody is asked anything for it any more."""
         self._fault = ""
         """Why it was ended, if not for silence."""
         self._said_chars = 0
@@ -116,12 +119,17 @@ class Exchange:
     async def _open(self, program: Program, can: Capabilities, owed: Due) -> str:
         """The id of the session that takes the prompt: the known one wherever the program can go on with it."""
         # `mcpServers` is required by the protocol.
-        place: JSONObject = {"cwd": str(self._known.cwd or self._agent.cwd), "mcpServers": []}
+        place: JSONObject = {"cwd": str(self._known.place(self._agent.cwd)), "mcpServers": []}
         if owed.session is not None and can.continues:
             method = "session/resume" if can.resumes else "session/load"
-            await _asked(program, self._known, method, {**place, "sessionId": owed.session}, object)
-            return owed.session
-        if owed.session is not None and not (owed.is_first and owed.is_again):
+            try:
+                await _asked(program, self._known, method, {**place, "sessionId": owed.session}, object)
+                return owed.session
+            except ExternalAgentFailed as failure:
+                # A program may keep a session only once it has answered in it.
+                if not (failure.is_answer and owed.is_first):
+                    raise
+        elif owed.session is not None and not owed.is_first:
             raise program.failed("cannot take up an earlier session, so it takes no further messages; start a new one")
         return (await _asked(program, self._known, "session/new", place, SessionOpened)).session_id
 
@@ -139,12 +147,15 @@ class Exchange:
             with anyio.move_on_after(self._known.silence_s) as self._patience:
                 await answer.came.wait()
         except anyio.get_cancelled_exc_class():
+            self._is_cancelled = True
             for scope in tuple(self._asking):
                 scope.cancel()
             program.peer.notify("session/cancel", {"sessionId": session})
             with anyio.move_on_after(CANCEL_GRACE_S, shield=True):
                 await answer.came.wait()
             raise
+        finally:
+            self._session = None
         if not answer.came.is_set():
             raise program.failed(self._fault or f"has said nothing for {self._known.silence_s:g} s")
         return _understood(program, "session/prompt", await program.result("session/prompt", answer), Prompted)
@@ -212,7 +223,7 @@ class Exchange:
         self._said_chars += len(text)
 
     async def _decide(self, asked: PermissionRequest) -> JSONObject:
-        if asked.session_id != self._session:
+        if asked.session_id != self._session or self._is_cancelled:
             return _NOT_DECIDED
         with anyio.CancelScope() as scope:
             self._asking.add(scope)
@@ -237,11 +248,10 @@ class Exchange:
 
     def _log_decision(self, asked: PermissionRequest, answer: Answer) -> None:
         turn, step = self._place()
-        title = asked.tool_call.get("title")
         decided = ExternalPermission(
             turn=turn,
             step=step,
-            title=title if isinstance(title, str) else "a call",
+            title=self._known.secrets.mask(title_of(asked.tool_call) or "a call"),
             verb=answer.verb,
             by=answer.by,
             always=answer.always and answer.verb == "allow",
@@ -265,7 +275,7 @@ def _shown(content: JSON) -> str:
             return text
         case {"type": "resource_link", "uri": str(uri)}:
             return uri
-        case {"type": str(kind)}:
+        case {"type": str(kind)} if kind != "text":
             return f"[{kind}]"
         case _:
             return ""

@@ -11,11 +11,14 @@ from retinue.agent.agent import Agent
 from retinue.base.json import JSONObject
 from retinue.host.approvals import Answer
 from retinue.subagent.providers.acp.program import EOF_GRACE_S
+from retinue.tools.secrets import Secrets
 
-__all__ = ["DEPTH_VARIABLE", "Approve", "ExternalAgent", "reject"]
+__all__ = ["DEPTH_VARIABLE", "Approve", "ExternalAgent", "reject", "title_of"]
 
 DEPTH_VARIABLE = "RETINUE_DELEGATION_DEPTH"
 """Tells a program how many delegations lie between a user and the child for which it works."""
+
+_TITLE_CHARS = 500
 
 Approve: TypeAlias = Callable[[Agent, JSONObject], Awaitable[Answer]]
 """Whether the program may make the call that it describes, on behalf of that child."""
@@ -24,6 +27,13 @@ Approve: TypeAlias = Callable[[Agent, JSONObject], Awaitable[Answer]]
 async def reject(_agent: Agent, _call: JSONObject) -> Answer:
     """Nothing that must be asked for is allowed."""
     return Answer(verb="reject", by="policy")
+
+
+def title_of(call: JSONObject) -> str | None:
+    """What the program calls the call, on one line and cut where it is long; None if it says nothing."""
+    title = call.get("title")
+    line = " ".join(title[: 2 * _TITLE_CHARS].split()) if isinstance(title, str) else ""
+    return (line if len(line) <= _TITLE_CHARS else f"{line[:_TITLE_CHARS]}…") or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +45,9 @@ class ExternalAgent:
     env: Mapping[str, str] = field(repr=False)
     """All that it sees, except for the depth."""
     cwd: Path | None = None
-    """Where it works; in the child's own folder if None."""
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What must not be repeated of what it writes to stderr."""
+    """Where it works, seen from the child's own folder; there if None."""
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+    """What must not be repeated of what it says about its failures, and not be kept of what it asks for."""
     start_timeout_s: float = 60.0
     """Bound of each answer until a prompt can be given."""
     silence_s: float = 3600.0
@@ -47,3 +57,7 @@ class ExternalAgent:
     depth: int = 0
     """How many delegations lie between a user and this process."""
     approve: Approve = reject
+
+    def place(self, folder: Path) -> Path:
+        """Where it works for a child whose folder is that one; absolute if that is."""
+        return folder if self.cwd is None else folder / self.cwd

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -17,10 +17,11 @@ from anyio.abc import Process, TaskStatus
 from msgspec import Raw
 
 from retinue.base.diagnostics import Diagnostics, diagnostics
-from retinue.base.groups import end_group, lives, wait_gone
+from retinue.base.family import Family
 from retinue.base.json import JSONObject
 from retinue.base.jsonrpc import AUTH_REQUIRED, Answer, Failure, Handler, Peer
 from retinue.errors import ExternalAgentFailed
+from retinue.tools.secrets import ByteMask, Secrets
 
 __all__ = ["EOF_GRACE_S", "Groups", "Launch", "Program", "run_program"]
 
@@ -29,10 +30,14 @@ EOF_GRACE_S, TERM_GRACE_S, KILL_WAIT_S = 6.0, 3.0, 1.0
 Source: behaviour AC-18."""
 LAST_WORDS_S = 0.5
 """How long the output of a program that has ended is still listened to: what it started may hold it open."""
+HASTE_S = 2.5
+"""The same where the process is about to end, which it does within eight seconds. Source: decision 0011."""
 LEAVE_S = 0.5
 """How long what a program started may outlive it before it is ended."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 65_536
+_MOST_CHARS = 1_000
+"""Of what is said about a failure, so that a diagnostic with it has at most 4096 bytes. Source: behaviour SS-16."""
 
 
 class Groups(Protocol):
@@ -62,23 +67,27 @@ class Launch:
     cwd: Path
     env: Mapping[str, str]
     """All that it sees."""
-    secrets: Iterable[str] = ()
-    """What must not be repeated of what it writes to stderr."""
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
+    """What must not be repeated of what it says about its failures."""
     groups: Groups | None = None
     grace_s: float = EOF_GRACE_S
     """From the end of its input to SIGTERM."""
+    wait_leaving: Callable[[], Awaitable[None]] = anyio.sleep_forever
+    """Returns when this process is about to end."""
 
 
 class Program:
     """A started program. Made by `run_program`."""
 
-    def __init__(self, name: str, process: Process, pipe: _Pipe, handler: Handler, said: Diagnostics) -> None:
-        self.name = name
+    def __init__(self, launch: Launch, process: Process, pipe: _Pipe, handler: Handler, said: Diagnostics) -> None:
+        self.name = launch.name
         self.process = process
+        self.family = Family(process.pid)
         self.peer = Peer(pipe, handler, max_line_bytes=MAX_LINE_BYTES)
         self.closing = anyio.Event()
         self.ended = anyio.Event()
         self._said = said
+        self._secrets = launch.secrets
 
     async def request(self, method: str, params: JSONObject) -> Raw:
         """What the program answers. Raises: ExternalAgentFailed if it answers with an error, or ends."""
@@ -93,12 +102,17 @@ class Program:
                 await self._wait_exit()
                 raise self.failed(f"{self._ending} before it answered {method}") from failure
             hint = "; log in with that program itself first" if failure.code == AUTH_REQUIRED else ""
-            raise self.failed(f"answered {method} with error {failure.code}: {failure.message}{hint}") from failure
+            said = f"answered {method} with error {failure.code}: {failure.message}{hint}"
+            raise self.failed(said, is_answer=True) from failure
 
-    def failed(self, what: str) -> ExternalAgentFailed:
-        """The error that says what the agent did, with the end of what it wrote to stderr."""
+    def failed(self, what: str, *, is_answer: bool = False) -> ExternalAgentFailed:
+        """The error that says what the agent did, with the end of what it wrote to stderr, and without secrets."""
         words = self._said.last_words
-        return ExternalAgentFailed(f"agent {self.name!r} {what}" + (f"; its last words: {words}" if words else ""))
+        what = self._secrets.mask(what)
+        if len(what) > _MOST_CHARS:
+            what = f"{what[:_MOST_CHARS]}…"
+        message = f"agent {self.name!r} {what}" + (f"; its last words: {words}" if words else "")
+        return ExternalAgentFailed(message, is_answer=is_answer)
 
     async def aclose(self) -> None:
         """The program and everything in its group have ended. Shielded; bounded by the graces."""
@@ -122,22 +136,22 @@ class Program:
 
 
 async def run_program(launch: Launch, handler: Handler, *, task_status: TaskStatus[Program]) -> None:
-    """The program ran until it ended or was closed, and nothing of its group is left.
+    """The program ran until it ended or was closed, and nothing of what it started is left.
 
     Raises, before it is started: ExternalAgentFailed if it cannot be. Cancelling ends it like closing, without the
     grace for its own end.
     """
-    async with diagnostics(launch.secrets) as said:
+    async with diagnostics(ByteMask(launch.secrets)) as said:
         pipe = _Pipe()
         try:
             process = await _open(launch, pipe, said)
-            program = Program(launch.name, process, pipe, handler, said)
+            program = Program(launch, process, pipe, handler, said)
             try:
-                await _serve(program, pipe, launch.grace_s, task_status)
+                await _serve(program, pipe, launch, task_status)
             finally:
                 with anyio.move_on_after(TERM_GRACE_S + 2 * KILL_WAIT_S, shield=True):
-                    if lives(process.pid):
-                        await end_group(process.pid, term_s=TERM_GRACE_S, kill_s=KILL_WAIT_S)
+                    if program.family.is_alive:
+                        await program.family.end(term_s=TERM_GRACE_S, kill_s=KILL_WAIT_S)
                     await process.wait()
                 if launch.groups is not None:
                     launch.groups.remove(process.pid)
@@ -172,7 +186,7 @@ async def _open(launch: Launch, pipe: _Pipe, said: Diagnostics) -> Process:
     raise AssertionError("a scope that nobody cancels lets its block end")
 
 
-async def _serve(program: Program, pipe: _Pipe, grace_s: float, task_status: TaskStatus[Program]) -> None:
+async def _serve(program: Program, pipe: _Pipe, launch: Launch, task_status: TaskStatus[Program]) -> None:
     async def speak() -> None:
         await program.peer.run()
         program.closing.set()
@@ -183,7 +197,14 @@ async def _serve(program: Program, pipe: _Pipe, grace_s: float, task_status: Tas
             await program.peer.closed.wait()
         program.closing.set()
 
+    async def hasten(grace: anyio.CancelScope) -> None:
+        await launch.wait_leaving()
+        program.closing.set()
+        grace.deadline = min(grace.deadline, anyio.current_time() + HASTE_S)
+
+    grace = anyio.CancelScope()
     async with anyio.create_task_group() as group:
+        group.start_soon(hasten, grace)
         async with anyio.create_task_group() as serving:
             serving.start_soon(speak)
             serving.start_soon(watch)
@@ -192,12 +213,14 @@ async def _serve(program: Program, pipe: _Pipe, grace_s: float, task_status: Tas
             with anyio.move_on_after(LAST_WORDS_S):
                 await program.peer.flushed()
             serving.cancel_scope.cancel()
+        program.family.look()
         pipe.end_input()
         group.start_soon(pipe.drain)
-        with anyio.move_on_after(grace_s):
+        grace.deadline = min(grace.deadline, anyio.current_time() + launch.grace_s)
+        with grace:
             await program.process.wait()
             with anyio.move_on_after(LEAVE_S):
-                await wait_gone(program.process.pid)
+                await program.family.wait_gone()
         group.cancel_scope.cancel()
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from retinue.base.json import JSONObject
 from retinue.model.content import InputBlock, Text, UserMessage
-from retinue.session.events import AssistantReply, Event, ExternalPrompt, StepEnd
+from retinue.session.events import AssistantReply, Event, ExternalPrompt, TurnEnd
 
 __all__ = ["Due", "blocks_of", "due"]
 
@@ -31,11 +31,14 @@ class Due(Struct, frozen=True, kw_only=True):
     is_again: bool
     """Some or all of it may have reached the program before: no answer to it is in the log."""
     is_first: bool
-    """Nothing else was ever given to that session and answered."""
+    """Nobody ever heard a word from that session, so nothing is lost with it."""
 
 
 def due(events: Sequence[Event]) -> Due:
-    """What is new since the program last answered, or since its step was given up."""
+    """What is new since the program last answered, or since somebody stopped it before it did.
+
+    What failed or was cut off without a word may never have reached it, so that is still owed.
+    """
     new: list[UserMessage] = []
     given: list[UserMessage] = []
     session: str | None = None
@@ -47,8 +50,10 @@ def due(events: Sequence[Event]) -> Due:
             case ExternalPrompt() as prompt:
                 given = [*given, *new] if is_open else new
                 session, new, is_open = prompt.session, [], True
-            case AssistantReply() | StepEnd() if is_open:
+            case AssistantReply() if is_open:
                 given, is_open, is_first = [], False, False
+            case TurnEnd(reason=reason) if is_open and reason not in ("error", "interrupted"):
+                given, is_open = [], False
             case _:
                 pass
     return Due(messages=(*given, *new) if is_open else tuple(new), session=session, is_again=is_open, is_first=is_first)
