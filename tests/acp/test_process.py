@@ -96,6 +96,18 @@ def test_servers_of_the_editor_can_be_used_without_a_configuration(place: Place)
     assert not (place.folder / "started").exists(), "what lies in a folder is not run for that"
 
 
+def test_a_server_of_the_editor_that_prints_no_frames_does_not_fill_the_log(place: Place) -> None:
+    server = {"name": "chatty", "command": "sh", "args": ["-c", "yes not a frame | head -n 2000"], "env": []}
+    with scripted_server(session("root", "ROOT", says("done"))) as model, _editor(place, model) as editor:
+        editor.request("initialize", protocolVersion=1)
+        made = editor.request("session/new", cwd=str(place.folder), mcpServers=[server])["result"]
+        assert editor.answer(editor.start_prompt(made["sessionId"], "ROOT"))["result"] == {"stopReason": "end_turn"}
+        code, err = editor.leave()
+    assert code == 0
+    assert "chatty" in err
+    assert "Traceback" not in err
+
+
 def test_a_client_that_goes_ends_what_it_began_and_the_process_asks_no_more(place: Place) -> None:
     delegation = {"tool": "subagent", "args": {"description": "child", "prompt": "CHILD"}}
     scripts = (

@@ -5,6 +5,7 @@ Whatever the SDK raises about a connection becomes `Lost`; what a server says ab
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -40,6 +41,9 @@ T = TypeVar("T")
 _MAX_PAGES = 50
 _HTTP_S, _HTTP_READ_S = 30.0, 300.0
 _BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
+
+
+_sdk_log = logging.getLogger("mcp")
 
 
 class _Signals:
@@ -175,6 +179,8 @@ class _SDK:
 @asynccontextmanager
 async def open_client(name: str, server: ServerConfig, folder: Path | None) -> AsyncGenerator[_SDK]:
     """A connection to the server. Raises: Lost if there is none to be had."""
+    if not _sdk_log.hasHandlers():  # else each line that is no frame becomes a traceback on stderr
+        _sdk_log.addHandler(logging.NullHandler())
     signals = _Signals()
     said: Diagnostics | None = None
 
