@@ -21,6 +21,7 @@ from retinue.agent.registry import Agents
 from retinue.base.bus import Bus
 from retinue.base.clock import Clock
 from retinue.base.scope import Undo
+from retinue.base.side_tasks import side_tasks
 from retinue.errors import ConfigError, DuplicateName, MissingSeam
 from retinue.host.context import RuntimeContext
 from retinue.model.client import ModelClient
@@ -237,9 +238,8 @@ async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> 
     failure raised, in a group, if one was not contained.
     """
     host: Host | None = None
-    failure: Exception | None = None
     try:
-        async with anyio.create_task_group() as group:
+        async with side_tasks() as group:
             drivers = await group.start(_drivers)
             host = Host(store, clock, drivers.group.start_soon, options)
             host.drivers = drivers
@@ -248,12 +248,8 @@ async def open_host(store: SessionStore, clock: Clock, options: HostOptions) -> 
             drivers.group.start_soon(host.sessions.keep_looking)
             try:
                 yield host
-            except Exception as error:
-                failure = error  # raised below, since the task group would wrap it
             finally:
                 await host.suspend()
-        if failure is not None:
-            raise failure
     finally:
         with anyio.CancelScope(shield=True):
             if host is not None:

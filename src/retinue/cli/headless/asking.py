@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import anyio
 
+from retinue.base.side_tasks import side_tasks
 from retinue.cli.headless.progress import Progress, say
 from retinue.cli.text import brief, plain
 from retinue.errors import RetinueError
@@ -123,15 +124,7 @@ def parse_answer(line: str) -> Answer | None:
 @asynccontextmanager
 async def asked_at(terminal: Terminal, approvals: Approvals) -> AsyncGenerator[None]:
     """Questions are asked at the terminal meanwhile. What is open afterwards stays open."""
-    failure: Exception | None = None
-    async with anyio.create_task_group() as group:
+    async with side_tasks() as group:
         group.start_soon(terminal.run)
         with approvals.answered_by(terminal):
-            try:
-                yield
-            except Exception as error:
-                failure = error  # raised below, since the task group would wrap it
-            finally:
-                group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+            yield

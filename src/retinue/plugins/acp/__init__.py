@@ -12,13 +12,13 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 from msgspec import Meta, Struct
 
 from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
+from retinue.base.side_tasks import side_tasks
 from retinue.errors import ConfigError
 from retinue.host.host import Host
 from retinue.plugins.acp.asking import allow, by_policy
@@ -100,18 +100,10 @@ async def plugin(host: Host, config: AcpConfig) -> AsyncGenerator[None]:
     if not known:
         yield
         return
-    failure: Exception | None = None
-    async with anyio.create_task_group() as group:
-        try:
-            with ExitStack() as stack:
-                await _install(host, config, known, group, stack)
-                yield
-        except Exception as error:
-            failure = error  # raised below, since the task group would wrap it
-        finally:
-            group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    async with side_tasks() as group:
+        with ExitStack() as stack:
+            await _install(host, config, known, group, stack)
+            yield
 
 
 async def _install(
