@@ -28,6 +28,23 @@ async def test_a_plugin_that_refuses_its_options_stops_the_start_with_its_own_er
             pass
 
 
+@pytest.mark.parametrize(
+    ("plugin", "options"),
+    [
+        ("subagent", {"tool_name": "read"}),
+        ("subagent", {"instances": [{"tool_name": "task_list"}]}),
+        ("acp", {"agents": {"other": {"command": "true", "tool_name": "bash"}}}),
+    ],
+)
+async def test_a_tool_name_that_another_plugin_has_is_an_error_of_the_configuration(
+    plugin: str, options: JSON, tmp_path: Path
+) -> None:
+    config = bundled_config("agent-core", model="scripted:x", home=str(tmp_path / "home"), plugins={plugin: options})
+    with pytest.raises(ConfigError, match=f"plugins.{plugin}: tool '.*' is registered twice"):
+        async with retinue.open(config=config, cwd=tmp_path, client=DemoModel()):
+            pass
+
+
 async def test_a_root_that_is_closed_is_accounted_for_no_more(tmp_path: Path) -> None:
     config = bundled_config("agent-core", model="scripted:x", home=str(tmp_path / "home"))
     model = ScriptedModel(text("one"), text("two"))

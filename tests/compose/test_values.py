@@ -12,6 +12,7 @@ from retinue.compose.config import Overrides, load_config
 from retinue.compose.keys import read_options
 from retinue.errors import ConfigError
 from retinue.plugins.acp import AcpConfig
+from retinue.plugins.report import ReportConfig
 from retinue.plugins.shell import ShellConfig
 from retinue.plugins.subagent import SubagentConfig
 
@@ -45,6 +46,7 @@ def test_the_source_that_says_a_wrong_value_is_named(tmp_path: Path) -> None:
         ("retry: {maxRetries: -1}", "retry.max_retries must be an integer from 0, not -1"),
         ("prices: {m: {input: 1, output: free}}", "prices.m.output must be a number, not 'free'"),
         ("prices: {m: {input: 1}}", "prices.m lacks output"),
+        ("retry: {jitter: 5}", "retry.jitter must be a number from 0 to 1, not 5"),
     ],
 )
 def test_the_innermost_wrong_value_is_named(tmp_path: Path, text: str, message: str) -> None:
@@ -66,6 +68,8 @@ def test_what_two_sources_say_together_may_be_whole(tmp_path: Path) -> None:
         ("subagent", {"instances": [{}, {"max_depth": "x"}]}, SubagentConfig, "instances[1].max_depth must be"),
         ("acp", {"agents": {"a": {"args": [1]}}}, AcpConfig, "agents.a.args[0] must be text, not 1"),
         ("shell", {"timeout_s": 0}, ShellConfig, "timeout_s must be a number above 0, not 0"),
+        ("subagent", {"agentOptions": {"maxTokens": 0}}, SubagentConfig, "agent_options.max_tokens must be an integer"),
+        ("report", {"max_per_turn": -1}, ReportConfig, "max_per_turn must be an integer from 0, not -1"),
     ],
 )
 def test_options_of_plugins_are_refused_in_the_same_words(

@@ -17,7 +17,7 @@ from retinue.compose.config import Config
 from retinue.compose.keys import read_options
 from retinue.compose.plugins import PLUGINS, PluginModule, plugin_module
 from retinue.compose.stores import home_of, open_store
-from retinue.errors import ConfigError
+from retinue.errors import ConfigError, DuplicateName
 from retinue.host.host import Host, HostOptions, open_host
 from retinue.model.client import ModelClient
 from retinue.model.prices import Price
@@ -101,8 +101,11 @@ async def build(
             stack.enter_context(
                 host.prompt.add(Section(name=PERSONA_SECTION, order=PERSONA_ORDER, text=config.persona))
             )
-        for _, module, plugin_options in plugins:
-            await stack.enter_async_context(module.plugin(host, plugin_options))
+        for name, module, plugin_options in plugins:
+            try:
+                await stack.enter_async_context(module.plugin(host, plugin_options))
+            except DuplicateName as error:
+                raise ConfigError(f"plugins.{name}: {error}") from error
         stack.push_async_callback(host.suspend)
         yield host
 

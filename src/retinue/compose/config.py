@@ -60,7 +60,7 @@ class RetryConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     max_retries: Annotated[int, Meta(ge=0)] = 5
     first_delay_s: Annotated[float, Meta(ge=0)] = 0.5
     max_delay_s: Annotated[float, Meta(ge=0)] = 10.0
-    jitter: Annotated[float, Meta(ge=0)] = 0.1
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.1
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

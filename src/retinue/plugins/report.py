@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from retinue.agent.agent import Agent
 from retinue.host.host import Host
@@ -22,7 +23,7 @@ class ReportConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     report_delivery: ReportDelivery = "next-step"
     """`next-step` wakes an idle parent or joins its nearest step; `quiet` waits for the parent's next turn."""
-    max_per_turn: int = 20
+    max_per_turn: Annotated[int, Meta(ge=0)] = 20
     """Reports of one turn that may wake the parent; later ones are accepted and wake nobody."""
 
 

@@ -54,7 +54,7 @@ class AgentOptionsConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     provider: str | None = None
     model: str | None = None
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
 
 
 class ToolFilterConfig(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
