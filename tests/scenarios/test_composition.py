@@ -217,3 +217,36 @@ async def test_a_parent_settles_although_a_fork_of_it_copied_its_log(tmp_path: P
         await continuations(app).send(top, id, "A")
         await quiet(app, top)
         assert await app.host.sessions.store.owing(top.id) == []
+
+
+async def test_requests_list_tools_in_the_configured_order_also_those_that_only_children_have(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("R", calls(call("subagent", description="C", prompt="P")), text("waiting"), text("done"))
+    model.script("C", text("c"))
+    order = "tool_order=[report, write, <unlisted-tools>, subagent, structured_output, bash]"
+    async with stock(model, tmp_path, *CONTINUABLE, order) as app:
+        agent = await app.agent(label="R")
+        await agent.follow_up("go").wait()
+        await quiet(app, agent)
+    listed = {who: [spec.name for spec in model.requests(who)[0].tools] for who in "RC"}
+    assert listed["R"][0] == "write"
+    assert listed["C"][:2] == ["report", "write"]
+    for names in listed.values():
+        assert names[-2:] == ["subagent", "bash"]
+        rest = names[names.index("write") + 1 : -2]
+        assert rest == sorted(rest)
+        assert "read" in rest
+
+
+@pytest.mark.parametrize("order", ["[read]", "[<unlisted-tools>, <unlisted-tools>]", "[read, <unlisted-tools>, read]"])
+async def test_an_order_without_one_place_for_all_others_is_refused_at_load(order: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="tool order"):
+        async with stock(ScriptedModel(), tmp_path, f"tool_order={order}"):
+            pass
+
+
+async def test_an_order_with_an_unknown_name_fails_the_turn_and_says_which(tmp_path: Path) -> None:
+    async with stock(ScriptedModel(), tmp_path, "tool_order=[nope, <unlisted-tools>]") as app:
+        result = await (await app.run("go")).result()
+    assert result.error is not None
+    assert (result.error.code, "'nope'" in result.error.message) == ("CONFIG", True)

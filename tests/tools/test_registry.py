@@ -137,6 +137,17 @@ def test_an_order_may_hold_what_another_scope_registers() -> None:
     assert _names(child, order) == ["report", "read"]
 
 
+def test_an_order_may_hold_what_some_scope_has_but_a_filter_may_not() -> None:
+    registry = _registry("read")
+    other, child = registry.child(), registry.child()
+    other.offer(_tool("agent_x"))
+    registry.expect("report")
+    assert _names(child, ["agent_x", "report", "<unlisted-tools>"]) == ["read"]
+    for name in ("agent_x", "report"):
+        with pytest.raises(NotFound, match=name):
+            child.restrict(deny=[name])
+
+
 def test_the_list_is_one_object_until_something_changes() -> None:
     registry = _registry("read")
     order = ["<unlisted-tools>", "read"]

@@ -141,6 +141,8 @@ class Environment(Struct, frozen=True, kw_only=True):
     headers: Headers = field(default_factory=Headers)
     width: int = 10
     """Bodies of one step that overlap. Source: behaviour TD-03."""
+    tool_order: tuple[str, ...] | None = None
+    """Order of tools in requests; by name if None. Source: behaviour SP-10."""
     options: AgentOptions = AgentOptions()
     """For agents whose log and creator say nothing else."""
     cwd: Path = field(default_factory=Path.cwd)

@@ -62,7 +62,7 @@ def _prepare(agent: Agent) -> _Prepared:
             "for example with --model or in the configuration"
         )
     client = agent.environment.client(options.provider)
-    tools = agent.tools.specs()
+    tools = agent.tools.specs(agent.environment.tool_order)
     context = AssemblyContext(
         provider=options.provider,
         model=options.model,

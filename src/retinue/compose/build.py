@@ -25,6 +25,7 @@ from retinue.model.retry import RetryPolicy
 from retinue.prompt.sections import Section
 from retinue.session.store import SessionStore
 from retinue.subagent.child import PERSONA_ORDER, PERSONA_SECTION
+from retinue.tools.registry import check_order
 
 __all__ = ["build", "make_client", "model_options", "secrets_of"]
 
@@ -57,6 +58,8 @@ async def build(
     """
     clock = clock or SystemClock()
     _allow_files(4096)
+    if config.tool_order is not None:
+        check_order(config.tool_order)
     options = HostOptions(
         durability=config.store.durability,
         retry=RetryPolicy(
@@ -70,6 +73,7 @@ async def build(
         home=home_of(config, environ),
         environ=environ,
         width=config.max_parallel_tools,
+        tool_order=config.tool_order,
         on_interrupt=config.recovery.on_interrupt,
         secrets=secrets_of(environ),
     )

@@ -90,6 +90,8 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     retry: RetryConfig = RetryConfig()
     max_parallel_tools: Annotated[int, Meta(ge=1)] = 10
     """Tool bodies of one step that may overlap."""
+    tool_order: tuple[str, ...] | None = None
+    """Names of tools in the order in which requests list them, with `<unlisted-tools>` once for all others, by name."""
     plugins: dict[str, Any] = {}
     """Options by plugin name; `null` leaves a plugin of the bundle out."""
 

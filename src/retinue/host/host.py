@@ -74,6 +74,7 @@ class HostOptions:
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that plugins may look at."""
     width: int = 10
+    tool_order: tuple[str, ...] | None = None
     on_interrupt: Literal["continue", "settle"] = "continue"
     """What becomes of children that the end of a process caught in a turn, once their tree is resumed."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -117,6 +118,7 @@ class Host:
             options=options.options,
             finish=self._finish,
             width=options.width,
+            tool_order=options.tool_order,
             cwd=options.cwd or Path.cwd(),
         )
         self.agents = Agents(self.environment)

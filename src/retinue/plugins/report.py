@@ -44,6 +44,7 @@ async def plugin(host: Host, config: ReportConfig) -> AsyncGenerator[None]:
     async def install(agent: Agent, made: Descriptor) -> Callable[[], None]:
         return _nothing if providers.is_external(made.provider) else install_report(agent, report)
 
+    host.tools.expect(report.name)
     undo = continuations.contribute(install)
     try:
         yield

@@ -31,6 +31,7 @@ from retinue.subagent.provider import (
 from retinue.subagent.providers.fork import ForkProvider
 from retinue.subagent.providers.spawn import SpawnProvider
 from retinue.subagent.standing import CHILD_APPROVALS, ChildApprovals, standing_setup
+from retinue.subagent.structured import TOOL_NAME as STRUCTURED_OUTPUT
 from retinue.subagent.tools.control import interrupt_tool, send_message_tool
 from retinue.subagent.tools.list_agents import list_agents_tool
 from retinue.subagent.tools.subagent import BACKENDS, Backends, DelegationOptions, delegation_tool
@@ -140,6 +141,7 @@ async def plugin(host: Host, config: SubagentConfig) -> AsyncGenerator[None]:
         stack.enter_context(host.bus.on(Stopped, continuations.stopped))
         stack.enter_context(host.sessions.on_arrival(continuations.arrived))
         stack.enter_context(host.agents.before_disposal(continuations.drain_below))
+        host.tools.expect(STRUCTURED_OUTPUT)
         for control in backends.missing_controls(host.tools, map(delegation_options, instances)):
             stack.enter_context(host.tools.add(control))
         for instance in instances:

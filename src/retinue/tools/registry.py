@@ -13,7 +13,7 @@ from retinue.errors import AgentClosing, BadInput, ConfigError, NotFound
 from retinue.model.client import ToolSpec
 from retinue.tools.tool import Tool
 
-__all__ = ["UNLISTED", "ToolRegistry"]
+__all__ = ["UNLISTED", "ToolRegistry", "check_order"]
 
 UNLISTED = "<unlisted-tools>"
 """Where a configured order puts the tools that it does not name. Source: behaviour SP-10."""
@@ -23,12 +23,15 @@ _MAX_SHAPES = 256
 
 
 class _Family:
-    """What all registries of one host share: equal lists as one object, and names that an order may hold."""
+    """What all registries of one host share: equal lists as one object, and names without a tool that are known."""
 
-    __slots__ = ("declared", "_lists")
+    __slots__ = ("declared", "orderable", "_lists")
 
     def __init__(self) -> None:
         self.declared: set[str] = set()
+        """What a filter may name."""
+        self.orderable: set[str] = set()
+        """What an order may name besides: tools that some scope has, had or will have."""
         self._lists: dict[tuple[str, ...], list[tuple[ToolSpec, ...]]] = {}
 
     def shared(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
@@ -65,6 +68,7 @@ class ToolRegistry:
         """
         if tool.name == UNLISTED:
             raise BadInput(f"{UNLISTED!r} marks a place in an order; no tool can be called so")
+        self.expect(tool.name)
         return self._layer.add(tool.name, tool)
 
     def offer(self, tool: Tool) -> Undo:
@@ -72,6 +76,7 @@ class ToolRegistry:
 
         For plugins whose tools depend on the agent's folder: its tool filter judges them like all others.
         """
+        self.expect(tool.name)
         return self._layer.add(tool.name, tool, offered=True)
 
     def child(self) -> ToolRegistry:
@@ -99,8 +104,12 @@ class ToolRegistry:
         return self._layer.hide(lambda name: name not in denied and (allowed is None or name in allowed))
 
     def declare(self, *names: str) -> None:
-        """A configured order may hold `names` although this scope has no such tools: other scopes register them."""
+        """A filter and a configured order may hold `names` although this scope has no such tools: others have them."""
         self._family.declared.update(names)
+
+    def expect(self, *names: str) -> None:
+        """A configured order may hold `names` from the start; some scope will register them itself."""
+        self._family.orderable.update(names)
 
     def get(self, name: str) -> Tool | None:
         """The tool that `name` resolves to here, or None if it is hidden or missing."""
@@ -130,12 +139,8 @@ class ToolRegistry:
         return specs
 
     def _arranged(self, view: Mapping[str, Tool], order: tuple[str, ...]) -> list[str]:
-        if order.count(UNLISTED) != 1:
-            raise ConfigError(f"a tool order must hold {UNLISTED!r} exactly once, not {order.count(UNLISTED)} times")
-        twice = sorted({name for name in order if order.count(name) > 1})
-        if twice:
-            raise ConfigError(f"a tool order names {_quoted(twice)} twice")
-        known = self._known()
+        check_order(order)
+        known = self._known() | self._family.orderable
         unknown = [name for name in order if name not in known and name != UNLISTED]
         if unknown:
             raise ConfigError(
@@ -157,6 +162,15 @@ class ToolRegistry:
         """The scope ended: it sees no tool, also no inherited one, and takes none."""
         self._closed = True
         self._layer.close()
+
+
+def check_order(order: Sequence[str]) -> None:
+    """Return if the order has one place for the tools that it does not name. Raises: ConfigError."""
+    if order.count(UNLISTED) != 1:
+        raise ConfigError(f"a tool order must hold {UNLISTED!r} exactly once, not {order.count(UNLISTED)} times")
+    twice = sorted({name for name in order if order.count(name) > 1})
+    if twice:
+        raise ConfigError(f"a tool order names {_quoted(twice)} twice")
 
 
 def _quoted(names: Sequence[str]) -> str:
