@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from retinue.base.json import encode
 from retinue.errors import ModelError
 from retinue.model.adapters.anthropic_transcript import HIDDEN, THINKING
-from retinue.model.adapters.http_errors import bounded, payload_error, scrubbed
+from retinue.model.adapters.http_errors import payload_error, unreadable
 from retinue.model.adapters.sse import EventSplitter
 from retinue.model.adapters.transport import Reply
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
@@ -140,9 +140,7 @@ class AnthropicReader:
         except (ValueError, RecursionError) as error:
             if not data.strip():
                 return
-            said = bounded(data[:500].decode(errors="replace"))
-            text = f"{self._provider} sent what is no event of a message ({error}): {said}"
-            raise ModelError("server", scrubbed(text, self._secrets)) from error
+            raise unreadable(self._provider, "no event of a message", data, error, self._secrets) from error
         match event.type:
             case "content_block_delta" if event.delta is not None:
                 self._delta(event.index, event.delta)

@@ -15,7 +15,7 @@ from retinue.base.forms import MASK, mask_forms
 from retinue.base.json import JSON, decode
 from retinue.errors import ModelError
 
-__all__ = ["bounded", "payload_error", "retry_after_s", "scrubbed", "status_error"]
+__all__ = ["bounded", "payload_error", "retry_after_s", "scrubbed", "status_error", "unreadable"]
 
 _MAX_BYTES = 2000
 
@@ -71,6 +71,12 @@ def payload_error(provider: str, payload: JSON, secrets: tuple[str, ...] = ()) -
     kind = _kind(status or 500, " ".join((text, *codes)))
     message = f"{provider} broke off with an error: {text or ' '.join(codes) or 'no explanation'}"
     return ModelError(kind, bounded(scrubbed(message, secrets)), status=status)
+
+
+def unreadable(provider: str, what: str, data: bytes, why: Exception, secrets: tuple[str, ...] = ()) -> ModelError:
+    """The error for data inside a successful answer that is `what`, such as "no event", as `why` says."""
+    said = bounded(data[:500].decode(errors="replace"))
+    return ModelError("server", scrubbed(f"{provider} sent what is {what} ({why}): {said}", secrets))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

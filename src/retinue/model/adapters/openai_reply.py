@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from retinue.base.json import decode, encode
 from retinue.base.text import well_formed
 from retinue.errors import ModelError
-from retinue.model.adapters.http_errors import bounded, payload_error, scrubbed
+from retinue.model.adapters.http_errors import payload_error, unreadable
 from retinue.model.adapters.sse import EventSplitter
 from retinue.model.adapters.transport import Reply
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
@@ -290,9 +290,7 @@ class ReplyReader:
             case {"error": _} | [{"error": _}, *_]:
                 raise payload_error(self._provider, value, self._secrets) from error
             case _:
-                said = bounded(data[:500].decode(errors="replace"))
-                text = f"{self._provider} sent what is no chat completion ({error}): {said}"
-                raise ModelError("server", scrubbed(text, self._secrets)) from error
+                raise unreadable(self._provider, "no chat completion", data, error, self._secrets) from error
 
 
 class _Call:
