@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from retinue.session.store import SessionStore
-from retinue.testing.clock import FakeClock
+from tests.support.store_fixtures import clock, store
 from tests.support.stores import KINDS, OpenStore, store_opener
 
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+__all__ = ["clock", "fresh_store", "open_store", "store"]
 
 
 @pytest.fixture(params=KINDS)
@@ -32,8 +28,3 @@ def fresh_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], 
 @pytest.fixture
 def open_store(fresh_store: Callable[[], OpenStore]) -> OpenStore:
     return fresh_store()
-
-
-@pytest.fixture
-def store(open_store: OpenStore, clock: FakeClock) -> SessionStore:
-    return open_store(clock)
