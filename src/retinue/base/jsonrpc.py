@@ -32,6 +32,7 @@ __all__ = [
     "Answer",
     "Failure",
     "Handler",
+    "Lines",
     "OnCancel",
     "Peer",
     "Pipe",
@@ -256,7 +257,7 @@ class Peer:
 
     async def _read(self, group: TaskGroup) -> None:
         try:
-            lines = _Lines(self._max_line_bytes)
+            lines = Lines(self._max_line_bytes)
             while data := await self._pipe.receive():
                 for line in lines.feed(data):
                     if line is None:
@@ -383,7 +384,7 @@ def _unreadable(line: bytes, error: Exception) -> Failure:
     return Failure(INVALID_REQUEST, f"a frame is a JSON-RPC 2.0 object: {error}")
 
 
-class _Lines:
+class Lines:
     """Cuts a stream into lines. A line that is too long is None, once its end has come."""
 
     def __init__(self, max_bytes: int) -> None:

@@ -14,7 +14,7 @@ import anyio
 
 from retinue.acp.server import Server
 from retinue.acp.source import Lazy, Route
-from retinue.acp.stdio import StandardStreams
+from retinue.base.standard import StandardStreams
 from retinue.cli.options import Common
 from retinue.cli.signalled import until_signalled
 from retinue.compose.dotenv import with_dotenv

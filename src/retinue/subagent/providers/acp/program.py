@@ -5,7 +5,6 @@ One task owns it, `run_program`. Whoever uses it asks through `Program.request` 
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from retinue.base.diagnostics import Diagnostics, diagnostics
 from retinue.base.family import Family
 from retinue.base.json import JSONObject
 from retinue.base.jsonrpc import AUTH_REQUIRED, Answer, Failure, Handler, Peer
+from retinue.base.pipe import ProgramPipe
 from retinue.errors import ExternalAgentFailed
 from retinue.tools.secrets import ByteMask, Secrets
 
@@ -35,7 +35,6 @@ HASTE_S = 2.5
 LEAVE_S = 0.5
 """How long what a program started may outlive it before it is ended."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
-_READ_BYTES = 65_536
 _MOST_CHARS = 1_000
 """Of what is said about a failure, so that a diagnostic with it has at most 4096 bytes. Source: behaviour SS-16."""
 
@@ -79,7 +78,7 @@ class Launch:
 class Program:
     """A started program. Made by `run_program`."""
 
-    def __init__(self, launch: Launch, process: Process, pipe: _Pipe, handler: Handler, said: Diagnostics) -> None:
+    def __init__(self, launch: Launch, process: Process, pipe: ProgramPipe, handler: Handler, said: Diagnostics) -> None:
         self.name = launch.name
         self.process = process
         self.family = Family(process.pid)
@@ -142,7 +141,7 @@ async def run_program(launch: Launch, handler: Handler, *, task_status: TaskStat
     grace for its own end.
     """
     async with diagnostics(ByteMask(launch.secrets)) as said:
-        pipe = _Pipe()
+        pipe = ProgramPipe()
         try:
             process = await _open(launch, pipe, said)
             program = Program(launch, process, pipe, handler, said)
@@ -160,7 +159,7 @@ async def run_program(launch: Launch, handler: Handler, *, task_status: TaskStat
             pipe.close()
 
 
-async def _open(launch: Launch, pipe: _Pipe, said: Diagnostics) -> Process:
+async def _open(launch: Launch, pipe: ProgramPipe, said: Diagnostics) -> Process:
     env = dict(launch.env) if launch.groups is None else {**launch.env, **launch.groups.mark}
     try:
         # Shielded: if this were cancelled after the fork, nobody could stop the whole group.
@@ -186,7 +185,7 @@ async def _open(launch: Launch, pipe: _Pipe, said: Diagnostics) -> Process:
     raise AssertionError("a scope that nobody cancels lets its block end")
 
 
-async def _serve(program: Program, pipe: _Pipe, launch: Launch, task_status: TaskStatus[Program]) -> None:
+async def _serve(program: Program, pipe: ProgramPipe, launch: Launch, task_status: TaskStatus[Program]) -> None:
     async def speak() -> None:
         await program.peer.run()
         program.closing.set()
@@ -222,60 +221,3 @@ async def _serve(program: Program, pipe: _Pipe, launch: Launch, task_status: Tas
             with anyio.move_on_after(LEAVE_S):
                 await program.family.wait_gone()
         group.cancel_scope.cancel()
-
-
-class _Pipe:
-    """Both standard streams of a program, from our side and, until it is started, from its own.
-
-    They are our own pipes: those of the loop would make the end of the program wait for whoever holds its output.
-    """
-
-    def __init__(self) -> None:
-        self.theirs_in, self._input = os.pipe()
-        self._output, self.theirs_out = os.pipe()
-        self._open = {self.theirs_in, self._input, self._output, self.theirs_out}
-        os.set_blocking(self._input, False)
-        os.set_blocking(self._output, False)
-
-    def started(self) -> None:
-        """Its own ends are the program's alone."""
-        self._close(self.theirs_in)
-        self._close(self.theirs_out)
-
-    def end_input(self) -> None:
-        """The program reads the end of its input. Nobody may be sending."""
-        self._close(self._input)
-
-    def close(self) -> None:
-        """Nothing is open any more."""
-        for fd in tuple(self._open):
-            self._close(fd)
-
-    def _close(self, fd: int) -> None:
-        if fd in self._open:
-            self._open.discard(fd)
-            os.close(fd)
-
-    async def receive(self) -> bytes:
-        """See Pipe."""
-        while True:
-            await anyio.wait_readable(self._output)
-            try:
-                return os.read(self._output, _READ_BYTES)
-            except BlockingIOError:
-                continue
-
-    async def send(self, data: bytes) -> None:
-        """See Pipe."""
-        rest = memoryview(data)
-        while rest:
-            await anyio.wait_writable(self._input)
-            try:
-                rest = rest[os.write(self._input, rest) :]
-            except BlockingIOError:
-                continue
-
-    async def drain(self) -> None:
-        """What the program still writes is thrown away, so that it does not wait for a reader."""
-        while await self.receive():
-            pass

@@ -15,12 +15,15 @@ _READ_BYTES = 65536
 
 
 class StandardStreams:
-    """A Pipe over stdin and stdout. Its descriptors stay blocking: others may share them."""
+    """A Pipe over stdin and stdout. Its descriptors stay as they are, blocking or not: others may share them."""
 
     def __init__(self) -> None:
-        """From here on, what anybody prints to stdout goes to stderr, also what programs print that are started."""
-        self._out = os.dup(1)
-        os.set_inheritable(self._out, False)
+        """From here on, what anybody prints to stdout goes to stderr, also what programs print that are started, and
+        whoever else reads stdin finds nothing."""
+        self._in, self._out = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
         os.dup2(2, 1)
         sys.stdout = sys.stderr
         self._is_pollable_in = self._is_pollable_out = True
@@ -28,12 +31,16 @@ class StandardStreams:
 
     async def receive(self) -> bytes:
         """See Pipe."""
-        if self._is_pollable_in:
+        while True:
+            if self._is_pollable_in:
+                try:
+                    await anyio.wait_readable(self._in)
+                except PermissionError:
+                    self._is_pollable_in = False
             try:
-                await anyio.wait_readable(0)
-            except PermissionError:
-                self._is_pollable_in = False
-        return os.read(0, _READ_BYTES)
+                return os.read(self._in, _READ_BYTES)
+            except BlockingIOError:  # somebody who shares it was faster
+                continue
 
     async def send(self, data: bytes) -> None:
         """See Pipe."""
@@ -44,4 +51,7 @@ class StandardStreams:
                     await anyio.wait_writable(self._out)
                 except PermissionError:
                     self._is_pollable_out = False
-            rest = rest[os.write(self._out, rest[:_CHUNK_BYTES]) :]
+            try:
+                rest = rest[os.write(self._out, rest[:_CHUNK_BYTES]) :]
+            except BlockingIOError:
+                continue
