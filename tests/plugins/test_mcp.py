@@ -236,6 +236,44 @@ async def test_what_a_server_says_about_its_tools_holds_no_secret_either(tmp_pat
     assert "secret-token-1" not in str(spec.parameters)
 
 
+async def test_a_tool_that_is_none_costs_itself_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "retinue"):
+        async with running(tmp_path, {"s": program("rude", "schemas")}) as app:
+            assert words(await ask(app, "mcp__s__good")) == "ok"
+            assert {name for name in app.host.tools.view if name.startswith("mcp__")} == {
+                "mcp__s__good",
+                "mcp__s__half",
+            }
+    for name in ("array", "none", "truth", "output", "no tool at all"):
+        assert f"tool {name} of MCP server s is left out" in caplog.text
+
+
+async def test_a_server_that_refuses_is_not_lost(tmp_path: Path) -> None:
+    async with running(tmp_path, {"s": program("rude", "refuser")}) as app:
+        answers = [await ask(app, "mcp__s__good") for _ in range(2)]
+    assert [(answer.code, "not today" in words(answer)) for answer in answers] == [("SERVER_ERROR", True)] * 2
+
+
+async def test_half_a_character_in_an_answer_is_mended(tmp_path: Path) -> None:
+    async with running(tmp_path, {"s": program("rude", "halves")}) as app:
+        assert words(await ask(app, "mcp__s__good")) == "cut \N{REPLACEMENT CHARACTER}"
+
+
+async def test_an_answer_that_is_none_ends_the_call(tmp_path: Path) -> None:
+    async with running(tmp_path, {"s": program("rude", "mumbler")}) as app:
+        answer = await ask(app, "mcp__s__good")
+    assert answer.code == "SERVER_ERROR"
+    assert "not what the protocol allows" in words(answer)
+
+
+async def test_what_a_server_says_before_it_quits_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "retinue"):
+        async with running(tmp_path, {"s": program("rude", "quitter", env={"TOKEN": "secret-token-1"})}) as app:
+            await app.agent()
+    assert "s cannot be reached" in caplog.text
+    assert "it said: no licence for [secret]" in caplog.text
+
+
 async def test_noise_on_both_streams_is_read_away(tmp_path: Path) -> None:
     async with running(tmp_path, {"noise": program("rude", "noise")}) as app:
         assert words(await ask(app, "mcp__noise__good")) == "ok"

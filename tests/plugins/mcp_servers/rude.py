@@ -28,6 +28,15 @@ TOOLS = {
             },
         }
     ],
+    "schemas": [
+        {"name": "array", "inputSchema": {"type": "array"}},
+        GOOD,
+        {"name": "none"},
+        {"name": "truth", "inputSchema": True},
+        {"name": "output", "inputSchema": {"type": "object"}, "outputSchema": {"type": "string"}},
+        "no tool at all",
+        {"name": "half", "description": "a\ud83db", "inputSchema": {"type": "object"}},
+    ],
     "many": [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(1000)],
 }
 
@@ -38,6 +47,8 @@ def say(id: object, result: dict[str, object]) -> None:
 
 if how == "silent":
     time.sleep(600)
+if how == "quitter":
+    sys.exit(f"no licence for {os.environ.get('TOKEN')}")
 for line in sys.stdin:
     if how == "noise":
         print("this is no JSON", flush=True)
@@ -57,6 +68,13 @@ for line in sys.stdin:
             )
         case "tools/list":
             say(message["id"], {"tools": TOOLS.get(how, [GOOD])})
+        case "tools/call" if how == "refuser":
+            error = {"code": -32000, "message": "not today"}
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+        case "tools/call" if how == "halves":
+            say(message["id"], {"content": [{"type": "text", "text": "cut \ud83d"}]})
+        case "tools/call" if how == "mumbler":
+            say(message["id"], "no object")  # pyright: ignore[reportArgumentType]
         case "tools/call":
             say(message["id"], {"content": 7} if how == "liar" else {"content": [{"type": "text", "text": "ok"}]})
         case _:

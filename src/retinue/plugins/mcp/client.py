@@ -18,9 +18,9 @@ import anyio
 import httpx2
 import mcp_types as wire
 from mcp import Client as SDKClient
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from retinue.base.diagnostics import Diagnostics, diagnostics
@@ -28,7 +28,9 @@ from retinue.base.json import JSONObject, encode
 from retinue.errors import ToolFailure
 from retinue.model.content import InputBlock, Text
 from retinue.model.images import image_of
-from retinue.plugins.mcp.connection import Lost, Offer, Resource
+from retinue.plugins.mcp.connection import Lost, Offer, Resource, reason_of
+from retinue.plugins.mcp.listing import with_usable_tools
+from retinue.plugins.mcp.program import program_streams
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.plugins.shell.environment import command_environment
 from retinue.tools.secrets import ByteMask, Secrets
@@ -40,6 +42,8 @@ T = TypeVar("T")
 
 _MAX_PAGES = 50
 _HTTP_S, _HTTP_READ_S = 30.0, 300.0
+_CLOSED = "Connection closed"
+"""How the SDK says so, of a connection that it found closed."""
 _BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream)
 
 
@@ -65,9 +69,13 @@ class _Signals:
 
 
 class _Watched:
-    """A transport's stream of messages that rings when it ends, which the SDK tells only those who wait for a reply."""
+    """A transport's stream of messages that rings when it ends, which the SDK tells only those who wait for a reply.
 
-    def __init__(self, stream: Any, signals: _Signals) -> None:
+    Listings come without the tools for which the SDK would refuse all others.
+    """
+
+    def __init__(self, name: str, stream: Any, signals: _Signals) -> None:
+        self._name = name
         self._stream = stream
         self._signals = signals
 
@@ -86,10 +94,11 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.receive()
+            message = await self._stream.receive()
         except anyio.EndOfStream:
             self._signals.ring(ended=True)
             raise StopAsyncIteration from None
+        return with_usable_tools(message, self._name) if isinstance(message, SessionMessage) else message
 
 
 class _SDK:
@@ -159,7 +168,7 @@ class _SDK:
         try:
             return await ask()
         except MCPError as error:
-            if error.code == wire.CONNECTION_CLOSED:
+            if self._is_end(error):
                 raise Lost(f"the connection ended{self._said()}") from error
             raise ToolFailure("SERVER_ERROR", f"the server refused: {error.message}") from error
         except ValidationError as error:
@@ -170,6 +179,10 @@ class _SDK:
             raise Lost(f"{type(error).__name__}: {error}{self._said()}") from error
         except RuntimeError as error:  # how the SDK says that a result breaks the tool's own output schema
             raise ToolFailure("SERVER_ERROR", f"the server broke its word: {error}") from error
+
+    def _is_end(self, error: MCPError) -> bool:
+        """The connection has ended. Servers use the SDK's code for that, -32000, for failures of their own."""
+        return error.code == wire.CONNECTION_CLOSED and (self._signals.ended or error.message == _CLOSED)
 
     def _said(self) -> str:
         words = self._last_words()
@@ -183,9 +196,10 @@ async def open_client(name: str, server: ServerConfig, folder: Path | None) -> A
         _sdk_log.addHandler(logging.NullHandler())
     signals = _Signals()
     said: Diagnostics | None = None
+    refused: list[str] = []
 
     def last_words() -> str:
-        return said.last_words if said is not None else ""
+        return said.last_words if said is not None else "".join(refused)
 
     async def notified(message: Any) -> None:
         if isinstance(getattr(message, "root", message), wire.ToolListChangedNotification):
@@ -195,49 +209,53 @@ async def open_client(name: str, server: ServerConfig, folder: Path | None) -> A
         try:
             if server.command is not None:
                 said = await stack.enter_async_context(diagnostics(ByteMask(Secrets(server.env.values()))))
-            transport = _transport(server, folder, said)
+            transport = _transport(server, folder, said, refused)
             client = SDKClient(
-                _watched(transport, signals),
+                _watched(name, transport, signals),
                 message_handler=notified,
                 client_info=wire.Implementation(name="retinue", version=version("retinue")),
                 cache=None,
             )
             await stack.enter_async_context(client)
-        except (MCPError, ValidationError, RuntimeError, *_BROKEN) as error:
-            if isinstance(error, FileNotFoundError) and server.command is not None:
+        except (MCPError, RuntimeError, ValueError, ExceptionGroup, *_BROKEN) as error:
+            if isinstance(error, FileNotFoundError) and error.filename == server.command:
                 raise Lost(f"there is no program {server.command!r}; install it, or correct the command") from error
             words = last_words()
-            raise Lost(f"{name} cannot be reached: {error}{f'; it said: {words}' if words else ''}") from error
+            said_so = f"; it said: {words}" if words else ""
+            raise Lost(f"{name} cannot be reached: {reason_of(error)}{said_so}") from error
         yield _SDK(client, signals, last_words)
 
 
 @asynccontextmanager
-async def _watched(transport: Any, signals: _Signals) -> AsyncGenerator[Any]:
+async def _watched(name: str, transport: Any, signals: _Signals) -> AsyncGenerator[Any]:
     async with transport as (reading, writing):
-        yield _Watched(reading, signals), writing
+        yield _Watched(name, reading, signals), writing
 
 
-def _transport(server: ServerConfig, folder: Path | None, said: Diagnostics | None) -> Any:
+def _transport(server: ServerConfig, folder: Path | None, said: Diagnostics | None, refused: list[str]) -> Any:
     if server.command is None:
         assert server.url is not None
-        return _http(server.url, server.headers)
+        return _http(server.url, server.headers, refused)
     assert said is not None
-    cwd = (folder or Path()) / (server.cwd or "")
-    parameters = StdioServerParameters(
-        command=server.command,
-        args=list(server.args),
+    return program_streams(
+        (server.command, *server.args),
+        cwd=(folder or Path()) / (server.cwd or ""),
         env={**command_environment(os.environ), **server.env},
-        cwd=cwd,
-        encoding_error_handler="replace",
+        said=said.file,
     )
-    return stdio_client(parameters, errlog=said.file)
 
 
 @asynccontextmanager
-async def _http(url: str, headers: dict[str, str]) -> AsyncGenerator[Any]:
+async def _http(url: str, headers: dict[str, str], refused: list[str]) -> AsyncGenerator[Any]:
+    """`refused` holds the status of the last request if that was a failure, of which the SDK does not tell."""
+
+    async def note(response: httpx2.Response) -> None:
+        if response.request.method == "POST":
+            refused[:] = [f"HTTP {response.status_code} {response.reason_phrase}"] if response.is_error else []
+
     timeout = httpx2.Timeout(_HTTP_S, read=_HTTP_READ_S)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks={"response": [note]}) as http,
         streamable_http_client(url, http_client=http) as streams,
     ):
         yield streams

@@ -22,7 +22,7 @@ from retinue.errors import ToolFailure
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.tools.tool import ToolResult
 
-__all__ = ["Client", "Connection", "Lost", "Offer", "OpenClient", "Resource"]
+__all__ = ["Client", "Connection", "Lost", "Offer", "OpenClient", "Resource", "reason_of"]
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class Connection:
                 await self._live()
                 delay_s = _FIRST_DELAY_S
             except Exception as error:  # the server or its library fails in a way of its own
-                self._reason = _reason(error)
+                self._reason = reason_of(error)
             finally:
                 self._client = None
             self.started.set()
@@ -217,12 +217,12 @@ class Connection:
         raise ToolFailure("TIMEOUT", f"{what} took longer than {self.server.timeout_s:g} s and was given up")
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Why a connection failed; task groups of the library wrap what is said."""
     match error:
         case Lost():
             return str(error)
         case BaseExceptionGroup(exceptions=(BaseException() as first, *_)):
-            return _reason(first)
+            return reason_of(first)
         case _:
             return f"{type(error).__name__}: {error}"

@@ -46,8 +46,9 @@ class ServerTools:
 
     def update(self) -> None:
         """The scope has exactly the tools that the server offers now; those that did not change stay as they are."""
-        names = tool_names(self._connection.name, [offer.name for offer in self._chosen()])
-        wanted = {names[offer.name]: offer for offer in self._chosen()}
+        chosen = self._chosen()
+        names = tool_names(self._connection.name, [offer.name for offer in chosen])
+        wanted = {names[offer.name]: offer for offer in chosen}
         for name, (offer, undo) in list(self._known.items()):
             if wanted.get(name) != offer:
                 undo()

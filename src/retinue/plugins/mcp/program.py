@@ -1,0 +1,119 @@
+"""A server that is a program: its lines become messages of the SDK, and it ends with all that it has started.
+
+The SDK's own transport takes quadratic time for long lines, knows no longest one, and drops an answer that it cannot
+read, so that its caller waits for ever.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TextIO, TypeAlias
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+from retinue.base.family import Family
+from retinue.base.jsonrpc import MAX_LINE_BYTES, Lines
+from retinue.base.pipe import ProgramPipe
+from retinue.plugins.mcp.frames import Unreadable, read_line
+
+__all__ = ["Streams", "program_streams"]
+
+_EOF_GRACE_S, _TERM_GRACE_S, _KILL_WAIT_S = 2.0, 2.0, 1.0
+"""From the end of its input to SIGTERM, from there to SIGKILL, and to giving up."""
+
+Streams: TypeAlias = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
+]
+
+
+@asynccontextmanager
+async def program_streams(
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], said: TextIO
+) -> AsyncGenerator[Streams]:
+    """What the program says, until it ends its output, and where it is spoken to. `said` is its standard error.
+
+    After the block nothing that it started is left; that takes as long as the graces. Raises: OSError, ValueError.
+    """
+    pipe = ProgramPipe()
+    try:
+        process = await _started(argv, pipe, cwd, env, said)
+        to_us, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        writing, to_it = anyio.create_memory_object_stream[SessionMessage](0)
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(_read, pipe, to_us)
+                group.start_soon(_write, pipe, to_it)
+                try:
+                    with reading, writing:
+                        yield reading, writing
+                finally:
+                    group.cancel_scope.cancel()
+        finally:
+            await _ended(process, pipe)
+    finally:
+        pipe.close()
+
+
+async def _started(argv: Sequence[str], pipe: ProgramPipe, cwd: Path, env: Mapping[str, str], said: TextIO) -> Process:
+    try:
+        # Shielded: if this were cancelled after the fork, nobody could stop the whole group.
+        with anyio.CancelScope(shield=True):
+            return await anyio.open_process(
+                list(argv),
+                stdin=pipe.theirs_in,
+                stdout=pipe.theirs_out,
+                stderr=said,
+                cwd=str(cwd),
+                env=dict(env),
+                start_new_session=True,
+            )
+    except subprocess.SubprocessError as error:
+        raise OSError(str(error)) from error
+    finally:
+        pipe.started()
+    raise AssertionError("a scope that nobody cancels lets its block end")
+
+
+async def _ended(process: Process, pipe: ProgramPipe) -> None:
+    family = Family(process.pid)
+    with anyio.CancelScope(shield=True):
+        family.look()
+        pipe.end_input()
+        async with anyio.create_task_group() as group:
+            group.start_soon(pipe.drain)
+            with anyio.move_on_after(_EOF_GRACE_S):
+                await process.wait()
+            group.cancel_scope.cancel()
+        with anyio.move_on_after(_TERM_GRACE_S + 2 * _KILL_WAIT_S):
+            if family.is_alive:
+                await family.end(term_s=_TERM_GRACE_S, kill_s=_KILL_WAIT_S)
+            await process.wait()
+
+
+async def _read(pipe: ProgramPipe, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    lines = Lines(MAX_LINE_BYTES)
+    async with to_us:
+        with suppress(OSError, anyio.BrokenResourceError):  # either side has gone
+            while data := await pipe.receive():
+                for line in lines.feed(data):
+                    if line is None:
+                        return
+                    for message in read_line(line):
+                        if not isinstance(message, Unreadable):
+                            await to_us.send(SessionMessage(message))
+                        elif not message.is_request:  # whoever waits for this answer learns that it has none
+                            await to_us.send(SessionMessage(message.error))
+
+
+async def _write(pipe: ProgramPipe, to_it: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with to_it:
+        with suppress(OSError):
+            async for message in to_it:
+                frame = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await pipe.send(frame.encode() + b"\n")
