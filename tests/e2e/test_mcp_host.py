@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 from collections.abc import Callable
@@ -33,7 +34,10 @@ async def test_a_host_starts_an_agent_and_reads_its_settlement(at: At) -> None:
     with scripted_server(session("one", "ONE", says("first"))) as server:
         place = at(server)
         async with mcp_host(place) as host:
-            assert "start_agent" in {tool.name for tool in (await host.client.list_tools()).tools}
+            tools = {tool.name: tool.annotations for tool in (await host.client.list_tools()).tools}
+            reading = {name for name, hints in tools.items() if hints is not None and hints.read_only_hint}
+            assert reading == {"wait_agent", "read_notices", "list_agents", "last_words"}
+            assert "start_agent" in tools
             started = await host.call("start_agent", prompt="ONE: look", label="a look")
             ended = await host.call("wait_agent", **started)
             assert (ended["outcome"], ended["text"]) == ("completed", "first")
@@ -174,6 +178,24 @@ def test_a_signal_ends_the_server_although_its_host_stays(place: Place, number: 
     running.signal(number)
     assert process.wait(20) == code  # while stdin is still open
     running.done()
+
+
+@pytest.mark.parametrize("how", ["closes", "signals"])
+def test_a_host_that_reads_nothing_cannot_keep_the_server(place: Place, how: str) -> None:
+    options = ("--model", "openai-compatible:x", "--base-url", "http://127.0.0.1:9/v1")
+    running = place.start("mcp", *options, stdin=subprocess.PIPE)
+    process = running.process
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": "x" * 1_000_000, "method": "ping"}) + "\n")
+    process.stdin.flush()
+    assert process.stdout.read(1) == "{"  # a pipe full of the rest follows
+    if how == "closes":
+        process.stdin.close()
+    else:
+        running.signal(signal.SIGTERM)
+    with process:  # which closes what is left of its streams
+        assert process.wait(20) == (0 if how == "closes" else 143)
 
 
 def test_without_the_sdk_the_command_says_what_to_install(place: Place, tmp_path: Path) -> None:

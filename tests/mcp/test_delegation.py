@@ -140,6 +140,9 @@ async def test_the_same_key_is_the_same_agent_and_the_same_message(folder: Path)
         assert (await host.wait(ids[0], 10)).settlements == 2
         with pytest.raises(IdConflict, match="another prompt"):
             await host.start("look elsewhere", label="a look", key="k")
+        (folder / "part").mkdir()
+        with pytest.raises(IdConflict, match="in folder"):
+            await host.start("look", label="a look", folder="part", key="k")
         with pytest.raises(IdConflict):
             await host.send(ids[0], "off", key="m")
         assert len(await host.agents()) == 1
@@ -219,6 +222,8 @@ async def test_agents_work_in_folders_of_the_served_one_alone(folder: Path) -> N
                 await host.start("look", label="a look", folder=outside)
         with pytest.raises(BadInput, match="is not a folder"):
             await host.start("look", label="a look", folder="nowhere")
+        with pytest.raises(BadInput, match="zero bytes"):
+            await host.start("look", label="a look", folder="no\0where")
 
 
 async def test_sessions_that_are_not_of_the_workspace_cannot_be_reached(folder: Path, tmp_path: Path) -> None:
@@ -230,18 +235,40 @@ async def test_sessions_that_are_not_of_the_workspace_cannot_be_reached(folder: 
     async with delegation(folder, ScriptedModel()) as host:
         assert await host.agents() == []
         (desk,) = await host._desks.ids()
-        for unknown in (id, desk, "agent-none"):
-            with pytest.raises(SessionNotFound):
+        for unknown in (id, desk, "agent-none", "x" * 1000):
+            with pytest.raises(SessionNotFound, match="list the agents") as refused:
                 await host.wait(unknown, 0)
+            assert len(str(refused.value)) < 250
             with pytest.raises(SessionNotFound):
                 await host.send(unknown, "hello")
 
 
-@pytest.mark.parametrize("since", ["x", "1", "1:x", "1:2:3"])
+@pytest.mark.parametrize("since", ["x", "1", "1:x", "1:2:3", "-1:0", "1:-1", "1:999", "7:0", "x" * 1000])
 async def test_a_place_that_no_reading_gave_is_refused(folder: Path, since: str) -> None:
     async with delegation(folder, ScriptedModel()) as host:
-        with pytest.raises(BadInput, match="`next`"):
+        with pytest.raises(BadInput, match="`next`|no reading") as refused:
             await host.notices(since)
+        assert len(str(refused.value)) < 250
+
+
+async def test_a_listing_follows_the_agents(folder: Path) -> None:
+    gate = Gate()
+    model = ScriptedModel(text("first"), hold(gate, optional(text("never"))))
+    async with delegation(folder, model) as host:
+
+        async def standing() -> list[tuple[str, int, str | None]]:
+            return [(view.state, view.settlements, view.outcome) for view in await host.agents()]
+
+        id = await host.start("look", label="a look")
+        await host.wait(id, 10)
+        assert await standing() == await standing() == [("ended", 1, "completed")]
+        await host.send(id, "on")
+        await gate.wait_reached()
+        assert await standing() == await standing() == [("working", 1, None)]
+        await host.interrupt(id)
+        await host.wait(id, 10)
+        assert await standing() == await standing() == [("ended", 2, "aborted")]
+    model.check()
 
 
 async def test_nothing_is_started_for_nothing(folder: Path) -> None:

@@ -6,6 +6,7 @@ So starting and sending take keys, and reading moves nothing: the host says from
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,6 +35,9 @@ NOTICES_AT_ONCE = 50
 """How many notices one reading gives."""
 
 _LOOK_S, _TAKE_UP_S = 0.2, 2.0
+_SHOWN_CHARS = 80
+"""So much of a wrong id or place is repeated."""
+_PLACES = re.compile(r"([1-9][0-9]{0,8}:[0-9]{1,18}( |$))*")
 
 
 class Notices(Struct, frozen=True, kw_only=True):
@@ -52,6 +56,8 @@ class Delegation:
         self._app = app
         self._desks = desks
         self._store = app.host.sessions.store
+        self._seen: dict[SessionId, tuple[int, AgentView | None]] = {}
+        """How agents stood when they were listed last, by the length of their logs."""
         self._continuations = app.host.require(CONTINUATIONS, needed_by="retinue mcp")
 
     # Starting and sending
@@ -61,7 +67,7 @@ class Delegation:
     ) -> SessionId:
         """The id of an agent whose mailbox durably holds the prompt, and that is at work.
 
-        The same key again is the same agent. Raises: BadInput; IdConflict for a key that was used with another prompt;
+        The same key again is the same agent. Raises: BadInput; IdConflict for a key that was used for something else;
         what `Continuations.start` raises. Cancelled before the agent is accepted it leaves nothing behind.
         """
         if not prompt.strip():
@@ -71,7 +77,7 @@ class Delegation:
         cwd = self._inside(folder)
         id = SessionId(derived_id("agent", "mcp", str(self._desks.folder), key or uuid4().hex))
         if await self._store.summary(id) is not None:
-            return await self._started_before(id, prompt)
+            return await self._started_before(id, prompt, cwd)
         desk = await self._desks.own()
         options = await options_of(self._app, desk, kind)
         request = RunRequest(
@@ -88,12 +94,14 @@ class Delegation:
         try:
             accepted = await self._continuations.start(options.provider, request)
         except (DuplicateChild, AlreadyExists):  # the same key meanwhile, from here or from another process
-            return await self._started_before(id, prompt)
+            return await self._started_before(id, prompt, cwd)
         return accepted.child_id
 
     def _inside(self, folder: str | None) -> Path:
         """The folder of an agent. Raises: BadInput for one that is none, or lies outside of the workspace."""
         whole = self._desks.folder
+        if folder is not None and "\0" in folder:
+            raise BadInput(f"the working folder {folder!r} is none: a path has no zero bytes")
         path = whole if folder is None else (whole / folder).resolve()
         if not path.is_dir():
             raise BadInput(f"the working folder {str(path)!r} is not a folder")
@@ -101,12 +109,14 @@ class Delegation:
             raise BadInput(f"the working folder {str(path)!r} lies outside of {str(whole)!r}, which is served here")
         return path
 
-    async def _started_before(self, id: SessionId, prompt: str) -> SessionId:
+    async def _started_before(self, id: SessionId, prompt: str, cwd: Path) -> SessionId:
+        agent = await self._found(id)
         first = prompt_id(id)
         for row in await self._store.read_rows(id):
             if row.delivery.id == first and text_of(row.delivery.message.content) != prompt:
                 raise IdConflict(f"the key was used before for agent {id!r}, with another prompt; use a new key")
-        await self._found(id)
+        if agent.header.cwd != str(cwd):
+            raise IdConflict(f"the key was used before for agent {id!r}, in folder {agent.header.cwd!r}; use a new key")
         return id
 
     async def send(self, id: str, text: str, *, key: str | None = None) -> tuple[SessionId, MessageId]:
@@ -140,7 +150,7 @@ class Delegation:
             children = await self._store.children(id)
             owing = set(await self._store.owing(children[0].root)) if children else set[SessionId]()
             for child in children:
-                view = await self._view(child.header.id, is_working=child.header.id in owing)
+                view = await self._listed(child, is_working=child.header.id in owing)
                 if view is not None:
                     found.append(view)
         return found
@@ -199,8 +209,13 @@ class Delegation:
         notices: list[Notice] = []
         places = dict(seen)
         has_more = False
-        for number, id in enumerate(await self._desks.ids(), 1):
+        desks = await self._desks.ids()
+        if seen.keys() - set(range(1, len(desks) + 1)):
+            raise _no_place(seen)
+        for number, id in enumerate(desks, 1):
             rows = await self._store.read_rows(id)
+            if seen.get(number, -1) > (rows[-1].order if rows else -1):
+                raise _no_place(seen)
             for row in rows if number not in seen else (row for row in rows if row.order > seen[number]):
                 notice = notice_of(row)
                 has_more = notice is not None and len(notices) == NOTICES_AT_ONCE
@@ -212,22 +227,34 @@ class Delegation:
             if has_more:
                 break
         notices.sort(key=lambda notice: notice.at_ms)
-        place = " ".join(f"{number}:{order}" for number, order in sorted(places.items()))
-        return Notices(notices=notices, next=place, has_more=has_more)
+        return Notices(notices=notices, next=_place(places), has_more=has_more)
 
     # Finding
 
     async def _found(self, id: str) -> SessionSummary:
         """The agent of that id; this process drives its desk, unless another one does. Raises: SessionNotFound."""
-        known = await self._store.resolve(id)
-        summary = await self._store.summary(known)
+        try:
+            summary = await self._store.summary(await self._store.resolve(id))
+        except SessionNotFound:
+            summary = None
         if summary is None or summary.header.origin is None or summary.root not in await self._desks.ids():
-            raise SessionNotFound(f"there is no agent {id!r} in this workspace; list the agents to see which there are")
+            raise SessionNotFound(
+                f"there is no agent {id[:_SHOWN_CHARS]!r} in this workspace; list the agents to see which there are"
+            )
         await self._desks.drive(summary.root)
         return summary
 
     async def _is_working(self, agent: SessionSummary) -> bool:
         return agent.header.id in await self._store.owing(agent.root)
+
+    async def _listed(self, child: SessionSummary, *, is_working: bool) -> AgentView | None:
+        """As `_view`, but a log that is as long as it was is not read again."""
+        id = child.header.id
+        length, view = self._seen.get(id, (-1, None))
+        if length != child.events or (view is not None and view.state != ("working" if is_working else "ended")):
+            view = await self._view(id, is_working=is_working)
+            self._seen[id] = (child.events, view)
+        return view
 
     async def _view(self, id: SessionId, *, is_working: bool, with_text: bool = False) -> AgentView | None:
         """How the agent stands; None for a single run."""
@@ -243,7 +270,17 @@ class Delegation:
 
 
 def _places(since: str | None) -> dict[int, int]:
-    try:
-        return {int(number): int(order) for number, order in (part.split(":") for part in (since or "").split())}
-    except ValueError:
-        raise BadInput(f"since must be the `next` of an earlier reading, not {since!r}") from None
+    if since is not None and _PLACES.fullmatch(since) is None:
+        raise BadInput(f"since must be the `next` of an earlier reading, not {since[:_SHOWN_CHARS]!r}")
+    return {int(number): int(order) for number, order in (part.split(":") for part in (since or "").split())}
+
+
+def _place(places: dict[int, int]) -> str:
+    return " ".join(f"{number}:{order}" for number, order in sorted(places.items()))
+
+
+def _no_place(places: dict[int, int]) -> BadInput:
+    return BadInput(
+        f"since is {_place(places)[:_SHOWN_CHARS]!r}, and no reading of the agents stored here gave that; leave it out"
+        " to read from the beginning"
+    )

@@ -1,4 +1,4 @@
-"""The server: tools of the protocol in front of `Delegation`. The only module here that imports the official SDK."""
+"""The server: tools of the protocol in front of `Delegation`. It and `stdio` import the official SDK."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import anyio
 import mcp_types as wire
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
 
 from retinue.base.json import JSONObject, encode
+from retinue.base.standard import StandardStreams
 from retinue.compose.app import App
 from retinue.errors import RetinueError, error_record
 from retinue.mcp.delegation import Delegation
 from retinue.mcp.desks import open_desks
-from retinue.mcp.stdio import standard_streams
+from retinue.mcp.stdio import host_streams
 from retinue.mcp.tools import INSTRUCTIONS, TOOLS, Arguments, parse_arguments, schema_of
 
 __all__ = ["serve"]
@@ -34,12 +34,11 @@ async def serve(app: App) -> None:
 
     Raises: MissingSeam if the configuration leaves delegation out, StoreFailure, CorruptSession.
     """
-    with standard_streams() as (lines, frames):
-        async with open_desks(app) as desks:
-            server = _server(Delegation(app, desks))
-            # The SDK asks for an `AsyncFile`, and uses of it what these two have.
-            async with stdio_server(cast(Any, lines), cast(Any, frames)) as (read, write):
-                await server.run(read, write, server.create_initialization_options())
+    pipe = StandardStreams()
+    async with open_desks(app) as desks:
+        server = _server(Delegation(app, desks))
+        async with host_streams(pipe) as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
 
 
 def _server(delegation: Delegation) -> Server[Any]:
@@ -69,7 +68,12 @@ def _server(delegation: Delegation) -> Server[Any]:
 
 
 def _tool(name: str, tool: type[Arguments]) -> wire.Tool:
-    return wire.Tool(name=name, description=inspect.cleandoc(tool.__doc__ or ""), input_schema=schema_of(tool))
+    return wire.Tool(
+        name=name,
+        description=inspect.cleandoc(tool.__doc__ or ""),
+        input_schema=schema_of(tool),
+        annotations=wire.ToolAnnotations(read_only_hint=tool.is_reading),
+    )
 
 
 async def _tell(context: ServerRequestContext[Any, Any]) -> None:

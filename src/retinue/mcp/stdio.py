@@ -1,75 +1,69 @@
-"""The standard streams of this process as lines of the protocol, and nothing else on them.
+"""A host over a pipe: what it writes becomes messages of the SDK, and each of its requests gets an answer.
 
-The SDK reads in a thread that nobody can call off, so a process that is told to end would wait for its host to close
-the stream. Here the loop itself waits for the next bytes.
+The SDK's own transport reads and writes in threads that nobody can call off: a host that reads no more would keep a
+server that is told to end. It also passes over frames that it cannot read. Here neither is so.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import TypeAlias
 
 import anyio
-from anyio import to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
 
-__all__ = ["Frames", "Lines", "standard_streams"]
+from retinue.base.jsonrpc import MAX_LINE_BYTES, Lines, Pipe
+from retinue.plugins.mcp.frames import Unreadable, read_line, too_long
 
-_READ_BYTES = 1 << 16
+__all__ = ["Reading", "Writing", "host_streams"]
 
+_LAST_S = 1.0
+"""How long answers that are ready may take to leave after the host's last word."""
 
-class Lines:
-    """What the host writes, line by line, until it closes the stream."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    async def __aiter__(self) -> AsyncGenerator[str]:
-        parts: list[bytes] = []
-        while data := await self._read():
-            *whole, rest = data.split(b"\n")
-            for line in whole:
-                yield b"".join((*parts, line)).decode("utf-8", "replace")
-                parts.clear()
-            parts.append(rest)
-
-    async def _read(self) -> bytes:
-        with suppress(PermissionError):  # a file has always something to read, and cannot be waited for
-            await anyio.wait_readable(self._fd)
-        return os.read(self._fd, _READ_BYTES)
+Reading: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+Writing: TypeAlias = MemoryObjectSendStream[SessionMessage]
 
 
-class Frames:
-    """Where the host reads. What it takes no more is dropped: it has gone, and the end of its stream follows."""
+@asynccontextmanager
+async def host_streams(pipe: Pipe, *, max_line_bytes: int = MAX_LINE_BYTES) -> AsyncGenerator[tuple[Reading, Writing]]:
+    """What the host says, until it closes the stream, and where it is answered.
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    What the host has not taken a moment after the block is dropped; so is all that is for a host that has gone.
+    """
+    to_server, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writing, to_host = anyio.create_memory_object_stream[SessionMessage](0)
+    written = anyio.Event()
 
-    async def write(self, text: str) -> None:
-        """All of the text is on its way. Cancelled, the rest of it may still be written."""
-        with suppress(OSError):
-            await to_thread.run_sync(_write_all, self._fd, text.encode(), abandon_on_cancel=True)
+    async def write() -> None:
+        async with to_host:
+            async for message in to_host:
+                frame = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                with suppress(OSError):
+                    await pipe.send(frame.encode() + b"\n")
+        written.set()
 
-    async def flush(self) -> None:
-        """Nothing is held back."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(_read, pipe, max_line_bytes, to_server, writing.clone())
+        group.start_soon(write)
+        with reading, writing:
+            yield reading, writing
+        with anyio.move_on_after(_LAST_S):
+            await written.wait()
+        group.cancel_scope.cancel()
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
-
-
-@contextmanager
-def standard_streams() -> Generator[tuple[Lines, Frames]]:
-    """The streams of the protocol. Meanwhile whatever else reads finds nothing, and what it prints goes to stderr."""
-    source, sink = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    try:
-        yield Lines(source), Frames(sink)
-    finally:
-        os.dup2(source, 0)
-        os.dup2(sink, 1)
+async def _read(
+    pipe: Pipe, max_line_bytes: int, to_server: MemoryObjectSendStream[SessionMessage | Exception], refusing: Writing
+) -> None:
+    lines = Lines(max_line_bytes)
+    async with to_server, refusing:
+        with suppress(OSError, anyio.BrokenResourceError):  # the host, or the server, has gone
+            while data := await pipe.receive():
+                for line in lines.feed(data):
+                    for message in [too_long(max_line_bytes)] if line is None else read_line(line):
+                        if isinstance(message, Unreadable):
+                            await refusing.send(SessionMessage(message.error))
+                        else:
+                            await to_server.send(SessionMessage(message))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, cast
+from typing import Annotated, ClassVar, TypeAlias, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -34,6 +34,9 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=WAIT_LIMIT_S)]
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The arguments of one tool, which they carry out."""
+
+    is_reading: ClassVar[bool] = False
+    """The tool changes nothing, so hosts need not ask anybody before they call it."""
 
     async def perform(self, delegation: Delegation) -> JSONObject:
         """What the call comes to. Raises: RetinueError for what the host can put right."""
@@ -75,6 +78,8 @@ class WaitAgent(Arguments, frozen=True):
     and what it said last, or that it is still working when the time is over; then go on with something else, or wait
     again."""
 
+    is_reading = True
+
     agent_id: AgentId
     timeout_s: Annotated[Seconds, Meta(description="The longest wait. 0 looks only.")] = 30.0
 
@@ -86,6 +91,8 @@ class ReadNotices(Arguments, frozen=True):
     """Read what agents have sent: one settlement for each time that one ended, and reports meanwhile. Pass the `next`
     of your last reading as `since` and you get each exactly once; read from an older place, or from none, to get them
     again."""
+
+    is_reading = True
 
     since: Annotated[str | None, Meta(description="The `next` of an earlier reading. Default: from the beginning.")] = (
         None
@@ -99,6 +106,8 @@ class ReadNotices(Arguments, frozen=True):
 class ListAgents(Arguments, frozen=True):
     """List the agents of this workspace, oldest first, also those of an earlier connection, and how each stands."""
 
+    is_reading = True
+
     under: Annotated[
         str | None, Meta(description="The id of an agent: list those that it has started. Default: your own.")
     ] = None
@@ -109,6 +118,8 @@ class ListAgents(Arguments, frozen=True):
 
 class LastWords(Arguments, frozen=True):
     """Read the newest words of an agent in full, while it works or after it has ended."""
+
+    is_reading = True
 
     agent_id: AgentId
 
