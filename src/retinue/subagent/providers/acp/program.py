@@ -78,7 +78,9 @@ class Launch:
 class Program:
     """A started program. Made by `run_program`."""
 
-    def __init__(self, launch: Launch, process: Process, pipe: ProgramPipe, handler: Handler, said: Diagnostics) -> None:
+    def __init__(
+        self, launch: Launch, process: Process, pipe: ProgramPipe, handler: Handler, said: Diagnostics
+    ) -> None:
         self.name = launch.name
         self.process = process
         self.family = Family(process.pid)
