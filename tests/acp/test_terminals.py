@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import call, calls, text
+from retinue.tools.function import tool
+from retinue.tools.tool import ToolContext
 from tests.acp.client import SUBAGENTS, Client, connected
 from tests.acp.editor import Editor, editor
 from tests.acp.screen import TERMINALS, Screen
@@ -146,7 +149,10 @@ def test_a_command_in_the_background_is_seen_beyond_its_call_and_its_end_is_told
             assert shown["status"] == "completed"
             assert shows(screen, "[bash-1 failed: exit code 4]")
             if capabilities:
-                assert screen.terminal(shown).text == "[what it said is not kept]\n[bash-1 failed: exit code 4]\n"
+                assert (
+                    screen.terminal(shown).text
+                    == "[what it said until now is not kept]\n[bash-1 failed: exit code 4]\n"
+                )
                 assert screen.terminal(shown).exit == {"exit_code": 4, "signal": None}
             client.leave()
 
@@ -221,6 +227,55 @@ async def test_a_command_that_is_cut_off_keeps_what_it_said(tmp_path: Path) -> N
     assert shown["status"] == "failed"
     assert screen.terminal(shown).text == "begun\n[Error: the turn was aborted while this call ran]\n"
     assert screen.terminal(shown).exit == {"exit_code": None, "signal": None}
+
+
+async def test_a_session_that_is_loaded_while_a_command_runs_in_the_background_goes_on_showing_it(
+    tmp_path: Path,
+) -> None:
+    command = f"echo up; {UNTIL_GO}; echo down"
+    model = ScriptedModel()
+    model.script("", calls(call("bash", command=command, run_in_background=True)), text("Started."), text("Ended."))
+    async with stock(model, tmp_path, FREE) as app, connected(app, capabilities=TERMINALS) as client:
+        id = await client.new(tmp_path)
+        await client.prompt(id, "Run it.")
+        await client.wait(lambda: any(t.text for t in Screen.of(client.of(id)).terminals.values()))
+        client.updates.clear()
+        await client.request("session/load", sessionId=id, cwd=str(tmp_path), mcpServers=[])
+        (tmp_path / "go").touch()
+        await client.wait(lambda: any(t.exit for t in Screen.of(client.of(id)).terminals.values()))
+        screen = Screen.of(client.of(id))
+    (shown,) = screen.calls.values()
+    words = "[what it said until now is not kept]\ndown\n[bash-1 completed: exit code 0]\n"
+    assert screen.terminal(shown).text == words
+    assert screen.terminal(shown).exit == {"exit_code": 0, "signal": None}
+
+
+async def test_a_tool_of_your_own_shows_what_it_is_at(tmp_path: Path) -> None:
+    gate = Gate()
+
+    @tool
+    async def bake(ctx: ToolContext) -> str:
+        """Bake a loaf."""
+        assert ctx.tell is not None
+        ctx.tell("kneading\n")
+        ctx.tell("`baking`\n")
+        await gate.wait()
+        return "a loaf"
+
+    model = ScriptedModel()
+    model.script("", calls(call("bake")), text("Eat."))
+    async with stock(model, tmp_path, tools=[bake]) as app, connected(app, capabilities=TERMINALS) as client:
+        id = await client.new(tmp_path)
+        prompt = client.start_prompt(id, "Bake.")
+        await client.wait(lambda: "baking" in str(client.of(id)))
+        (shown,) = Screen.of(client.of(id)).calls.values()
+        assert shown["content"][0]["content"]["text"] == "```console\nkneading\n`baking`\n```"
+        gate.open()
+        await client.answer(prompt)
+        screen = Screen.of(client.of(id))
+    (shown,) = screen.calls.values()
+    assert shown["content"][0]["content"]["text"] == "a loaf"
+    assert screen.terminals == {}
 
 
 async def test_a_time_limit_and_a_signal_are_told(tmp_path: Path) -> None:

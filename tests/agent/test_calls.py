@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from anyio import fail_after
 
+from retinue.agent.signals import CallOutput
 from retinue.base.chain import Next
 from retinue.host.host import HostOptions
 from retinue.model.content import Text
@@ -305,3 +306,29 @@ async def test_empty_arguments_are_an_empty_object(store: SessionStore, argument
         agent.follow_up("go")
         await agent.wait_idle()
         assert model.requests()[1].results == ("fine",)
+
+
+async def test_what_a_body_shows_is_told_under_its_call_and_nobody_makes_it_if_nobody_listens(
+    store: SessionStore,
+) -> None:
+    watched: list[bool] = []
+
+    @tool
+    async def bake(ctx: ToolContext) -> str:
+        """Bake."""
+        watched.append(ctx.tell is not None)
+        if ctx.tell is not None:
+            ctx.tell("kneading")
+        return "a loaf"
+
+    heard: list[tuple[str, int, str]] = []
+    model = ScriptedModel(calls(call("bake")), text("ok"), calls(call("bake"), call("bake")), text("ok"))
+    async with scripted_host(model, store=store, tools=[bake]) as host:
+        agent = await start_agent(host)
+        agent.follow_up("go")
+        await agent.wait_idle()
+        with host.bus.on(CallOutput, lambda said: heard.append((said.agent.id, said.key.index, said.text))):
+            agent.follow_up("again")
+            await agent.wait_idle()
+    assert watched == [False, True, True]
+    assert heard == [(agent.id, 0, "kneading"), (agent.id, 1, "kneading")]

@@ -42,7 +42,7 @@ class Outputs:
         self._tell = tell
         self._key: TerminalKey | None = key
         self._live: dict[str, _Live] = {}
-        """Of calls whose beginning was seen live, by their ids."""
+        """Of calls whose beginning was seen live, and of commands in the background, by the ids of the calls."""
         self._tasks: dict[str, tuple[str, ToolCallChanged]] = {}
         """Id and result of the call that started a command in the background, by its task."""
 
@@ -82,8 +82,10 @@ class Outputs:
         if call.name == "bash" and isinstance(task, str) and not returned.message.is_error:
             changed = call_returned(seq, call, returned, cwd, is_shown=terminal is not None)
             self._tasks[task] = id, changed
-            if id in self._live:
-                self._live[id].above = changed.content or ()
+            if id not in self._live:
+                self._live[id] = _Live(is_tail=terminal is None)
+                self._live[id].add("[what it said until now is not kept]\n")
+            self._live[id].above = changed.content or ()
             self._tell(changed)
             return changed
         live = self._live.pop(id, None)
@@ -103,13 +105,12 @@ class Outputs:
         id, changed = self._tasks.pop(ended.task_id, ("", None))
         if changed is None:
             return
-        live = self._live.pop(id, None)
+        live = self._live.pop(id)
         words = f"[{ended.task_id} {ended.status}{f': {ended.detail}' if ended.detail else ''}]"
-        said = "" if live is None else live.take(is_last=True)
+        said = live.take(is_last=True)
         terminal = self.terminal(id, "bash")
         if terminal is not None:
-            before = "[what it said is not kept]\n" if live is None else said + live.line_end
-            self._append(id, f"{before}{words}\n")
+            self._append(id, f"{said}{live.line_end}{words}\n")
             self._tell(ToolCallChanged(tool_call_id=id, meta=_exit(terminal, background_exit_code(ended.detail))))
             return
         end = CommonContent(content=TextBlock(text=words))
