@@ -39,7 +39,7 @@ async def test_a_client_that_shows_children_sees_the_calls_of_a_program_in_its_s
         updates = client.of(child)
     shown = Screen.of(updates).calls
     assert [(c["title"][:7], c.get("kind", "other"), c["status"]) for c in shown.values()] == [
-        ("Read it", "execute", "completed"),
+        ("Read it", "execute", "completed"),  # a program may use an id again
         ("a call", "other", "completed"),
     ]
     kinds = [update["sessionUpdate"] for update in updates]

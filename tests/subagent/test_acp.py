@@ -172,7 +172,8 @@ async def test_text_before_and_after_calls_stands_apart_and_calls_are_told_live(
 
 async def test_of_calls_no_more_is_told_than_is_new_and_no_more_than_a_line(state: Path) -> None:
     heard: list[ExternalCall] = []
-    async with external(ScriptedModel(), {"ext": program(state)}) as host:
+    agents = {"ext": program(state, env={"ACP_TOKEN": "sesame-open"})}
+    async with external(ScriptedModel(), agents) as host:
         host.bus.on(ExternalCall, heard.append)
         await ran(host, await start_agent(host), "toil say done")
     assert [(call.id, call.kind, call.status) for call in heard] == [
@@ -180,7 +181,7 @@ async def test_of_calls_no_more_is_told_than_is_new_and_no_more_than_a_line(stat
         ("t1", "execute", "in_progress"),
         ("t2", "other", "pending"),
     ]
-    assert heard[0].title == f"Run {'x' * 115}…"
+    assert heard[0].title == f"Run [secret] [31m {'x' * 101}…"
     assert heard[2].title == "a call"
     assert {(call.turn, call.step) for call in heard} == {(1, 1)}
 

@@ -95,7 +95,8 @@ def obey(session: str, directive: str) -> str:
             update(session, "tool_call_update", toolCallId="t1", status="completed")
             say(session, "Found it.")
         case "toil":
-            update(session, "tool_call", toolCallId="t1", title=f"Run {'x' * 500}\x1b[31m\n", kind="execute")
+            title = f"Run {os.environ.get('ACP_TOKEN', '')}\x1b[31m\n{'x' * 500}"
+            update(session, "tool_call", toolCallId="t1", title=title, kind="execute")
             for _ in range(50):
                 update(session, "tool_call_update", toolCallId="t1", status="in_progress")
             update(session, "tool_call_update", toolCallId="t2", title=7, kind=[], status="odd")

@@ -31,7 +31,7 @@ _FRESH_CHARS = 16_000
 _TAIL_CHARS = 4_000
 """Of output that replaces what was told before."""
 _TOLD_CHARS = 4_000_000
-"""Of one call, while it runs. What follows is told at its end, as far as it is kept."""
+"""Of one call. Of what a call says beyond that, a quarter as much is kept."""
 
 
 class Outputs:
@@ -45,6 +45,8 @@ class Outputs:
         """Of calls whose beginning was seen live, and of commands in the background, by the ids of the calls."""
         self._tasks: dict[str, tuple[str, ToolCallChanged]] = {}
         """Id and result of the call that started a command in the background, by its task."""
+        self._ended: dict[str, TaskEnded] = {}
+        """Of tasks whose call has no result yet."""
 
     def terminal(self, call: str, name: str) -> str | None:
         """The id of the terminal that shows what the call says."""
@@ -87,6 +89,9 @@ class Outputs:
                 self._live[id].add("[what it said until now is not kept]\n")
             self._live[id].above = changed.content or ()
             self._tell(changed)
+            ended = self._ended.pop(task, None)
+            if ended is not None:
+                self.task_ended(ended)
             return changed
         live = self._live.pop(id, None)
         has_said = live is not None and live.has_said
@@ -104,6 +109,8 @@ class Outputs:
         """The client knows how the command in the background ended, if a call of this session started it."""
         id, changed = self._tasks.pop(ended.task_id, ("", None))
         if changed is None:
+            if ended.task_id.startswith("bash-"):
+                self._ended[ended.task_id] = ended
             return
         live = self._live.pop(id)
         words = f"[{ended.task_id} {ended.status}{f': {ended.detail}' if ended.detail else ''}]"
@@ -119,6 +126,8 @@ class Outputs:
 
     def _append(self, call: str, text: str) -> None:
         assert self._key is not None
+        if not text:
+            return
         data: JSONObject = {"terminal_id": self.terminal(call, "bash"), "data": text}
         self._tell(ToolCallChanged(tool_call_id=call, meta={self._key: data}))
 
@@ -143,21 +152,21 @@ class _Live:
         self.has_said = self._is_new = True
         self.line_end = "" if text.endswith("\n") else "\n"
         self._text += text
-        excess = len(self._text) - (_TAIL_CHARS if self.is_tail else _FRESH_CHARS)
+        excess = len(self._text) - (_FRESH_CHARS if not self.is_tail and self._told < _TOLD_CHARS else _TAIL_CHARS)
         if excess > 0:
             self._text = self._text[excess:]
             self._skipped += excess
 
     def take(self, *, is_last: bool = False) -> str:
         """What is to be told now; empty if nothing is."""
-        if not is_last and (not self._is_new or self._told > _TOLD_CHARS):
+        if not is_last and not self._is_new:
             return ""
         note = f"[{self._skipped} characters of output are not shown]\n" if self._skipped else ""
-        text = note + self._text
-        self._is_new = False
+        text, self._is_new = note + self._text, False
         self._told += len(text)
-        if not self.is_tail:
-            self._text, self._skipped = "", 0
+        if self.is_tail:  # no terminal in which a line could overwrite itself
+            return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+        self._text, self._skipped = "", 0
         return text
 
 

@@ -8,11 +8,13 @@ from retinue.agent.agent import Agent
 from retinue.base.json import JSON
 from retinue.subagent.lifecycle import ExternalCall
 from retinue.subagent.providers.acp.wire import Update
+from retinue.tools.secrets import Secrets
 
 __all__ = ["ExternalCalls"]
 
 _TITLE_CHARS = 120
 _ID_CHARS = 200
+_UNNAMED = "a call"
 _MAX_CALLS = 1_000
 """Of one prompt; of more, nothing is told."""
 _STATUSES = ("pending", "in_progress", "completed", "failed")
@@ -22,8 +24,10 @@ _KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch
 class ExternalCalls:
     """Of one prompt, which is one step of `agent`."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, secrets: Secrets) -> None:
+        """`secrets` are taken out of what the program calls its calls."""
         self._agent = agent
+        self._secrets = secrets
         self._known: dict[str, ExternalCall] = {}
 
     def updated(self, update: Update, *, turn: int, step: int) -> None:
@@ -33,11 +37,11 @@ class ExternalCalls:
         if known is None and (not id or len(self._known) >= _MAX_CALLS):
             return
         before = known or ExternalCall(
-            agent=self._agent, turn=turn, step=step, id=id, title="a call", kind="other", status="pending"
+            agent=self._agent, turn=turn, step=step, id=id, title=_UNNAMED, kind="other", status="pending"
         )
         now = replace(
             before,
-            title=_line(update.title) or before.title,
+            title=_line(self._secrets.mask(update.title)) if isinstance(update.title, str) else before.title,
             kind=_one_of(_KINDS, update.tool_kind) or before.kind,
             status=_one_of(_STATUSES, update.status) or before.status,
         )
@@ -46,12 +50,10 @@ class ExternalCalls:
             self._agent.bus.publish(now)
 
 
-def _line(text: JSON) -> str:
+def _line(text: str) -> str:
     """What the program wrote, as a line without control characters."""
-    if not isinstance(text, str):
-        return ""
     shown = "".join(char if char.isprintable() else " " for char in text[: 4 * _TITLE_CHARS])
-    line = " ".join(shown.split())
+    line = " ".join(shown.split()) or _UNNAMED
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 

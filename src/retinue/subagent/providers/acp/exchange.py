@@ -86,7 +86,7 @@ class Exchange:
         self._agent = agent
         self._known = known
         self._sink = sink
-        self._calls = ExternalCalls(agent)
+        self._calls = ExternalCalls(agent, known.secrets)
         self._session: str | None = None
         """Set while what the program says of that session belongs to the prompt."""
         self._patience = anyio.CancelScope()
