@@ -1,6 +1,6 @@
 """Who may start, message and interrupt whom, and where nothing may begin any more.
 
-It decides and does nothing. Whoever acts asks first, and again after each wait.
+It only decides: whoever acts asks first, and again after each wait.
 """
 
 from __future__ import annotations
