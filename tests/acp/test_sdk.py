@@ -58,11 +58,12 @@ def test_the_sdk_goes_through_a_session_cancels_and_loads_it_again(place: Place)
 async def _go_through(place: Place) -> None:
     listing = {"tool": "glob", "args": {"pattern": "*.boat"}}
     note = {"tool": "write", "args": {"path": "note.txt", "content": "two"}}
-    replies = (calls(listing, note), says("two boats"), says("x", hold="never"), says("still here"))
+    run = {"tool": "bash", "args": {"command": "cat note.txt; exit 3"}}
+    replies = (calls(listing, note), calls(run), says("two boats"), says("x", hold="never"), says("still here"))
     with scripted_server(session("root", "ROOT", *replies)) as server:
         rules = 'plugins.permissions.rules={ask: ["write"]}'
         model = ["--model", "openai-compatible:scripted", "--base-url", server.url]
-        arguments = ["-m", "retinue", "acp", *model, "--set", rules]
+        arguments = ["-m", "retinue", "acp", *model, "--set", rules, "--set", "plugins.permissions.preset=full-access"]
 
         def started(client: Any) -> Any:
             return spawn_agent_process(
@@ -76,23 +77,33 @@ async def _go_through(place: Place) -> None:
 
         with anyio.fail_after(50):
             async with started(client := Listener()) as (agent, _):
-                began = await agent.initialize(PROTOCOL_VERSION, ClientCapabilities())
+                shows_terminals = ClientCapabilities(field_meta={"terminal_output": True})
+                began = await agent.initialize(PROTOCOL_VERSION, shows_terminals)
                 assert began.agent_capabilities.load_session
                 made = await agent.new_session(str(place.folder), mcp_servers=[])
                 id = made.session_id
-                assert made.modes.current_mode_id == "workspace-write"
+                assert made.modes.current_mode_id == "full-access"
                 assert (await agent.prompt(id, [text_block("ROOT: what is there?")])).stop_reason == "end_turn"
                 assert client.said() == "two boats"
                 assert [u.title for u in client.updates if u.session_update == "tool_call"] == [
                     "glob: *.boat",
                     "write: note.txt",
+                    "cat note.txt; exit 3",
                 ]
+                terminals = [u.field_meta for u in client.updates if getattr(u, "field_meta", None)]
+                assert [key for meta in terminals for key in meta] == [
+                    "terminal_info",
+                    "terminal_output",
+                    "terminal_exit",
+                ]
+                assert terminals[1]["terminal_output"]["data"] == "two"
+                assert terminals[2]["terminal_exit"]["exit_code"] == 3
                 assert client.asked == ["write: note.txt"]
                 assert (place.folder / "note.txt").read_text() == "two"
                 await agent.set_session_mode(id, "read-only")
 
                 async def stop() -> None:
-                    await to_thread.run_sync(server.wait, lambda s: len(s.of("root")) == 3)
+                    await to_thread.run_sync(server.wait, lambda s: len(s.of("root")) == 4)
                     await agent.cancel(id)
 
                 async with anyio.create_task_group() as group:
