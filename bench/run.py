@@ -54,10 +54,11 @@ PARTICIPANTS = {
     "floor": Participant(_floor, {}),
     "floor+sync": Participant(_floor, {"sync": True}),
     "retinue": Participant(_library, {"durability": "process"}),
+    "retinue+seldom": Participant(_library, {"durability": "process", "seldom": True}),
     "retinue+power": Participant(_library, {"durability": "power"}),
     "retinue run": Participant(_command, {}),
 }
-BESIDE = {"retinue": "floor", "retinue+power": "floor+sync", "retinue run": "floor"}
+BESIDE = {"retinue": "floor", "retinue+seldom": "floor", "retinue+power": "floor+sync", "retinue run": "floor"}
 """Which floor each is compared with."""
 
 
@@ -73,8 +74,8 @@ SCENARIOS = {
     "start": Scenario("work 1", "first_request_s", ("floor", "retinue", "retinue run")),
     "steps": Scenario("work 200", "gap_ms", ("floor", "floor+sync", "retinue", "retinue+power")),
     "long": Scenario("work 1000", "late_gap_ms", ("floor", "retinue")),
-    "fan": Scenario("fan 100 2", "span_s", ("floor", "floor+sync", "retinue", "retinue+power")),
-    "waiting": Scenario("fan 100 2 wait=20", "span_s", ("floor", "retinue")),
+    "fan": Scenario("fan 100 2", "span_s", ("floor", "floor+sync", "retinue", "retinue+seldom", "retinue+power")),
+    "waiting": Scenario("fan 100 2 wait=20", "span_s", ("floor", "retinue", "retinue+seldom")),
     "live": Scenario("fan 1000 1 wait=5000", "peak_mb", ("floor", "retinue")),
 }
 

@@ -1,7 +1,7 @@
 """Retinue through its Python interface: the stock composition, one more tool, the durable store.
 
 Job keys: `durability` (process | power), `settings` (more `path.to.key=value`), `uvloop` (use it, if it is installed),
-`resume` (go on with the newest root).
+`seldom` (look for cyclic garbage as seldom as the guide to delegating advises), `resume` (go on with the newest root).
 Works with any driver that calls `command(job, perf)` and reads the last line of standard output as JSON.
 """
 
@@ -66,8 +66,11 @@ async def work(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     import asyncio
+    import gc
 
     job = json.loads(sys.argv[1])
+    if job.get("seldom"):
+        gc.set_threshold(10_000, 20, 20)
     said: dict[str, Any] = {"ok": True}
     said.update(load())
     if job["mode"] != "import":
