@@ -85,6 +85,8 @@ class Session:
         pending: Iterable[StoredRow] = (),
     ) -> None:
         self.header = header
+        self.id: SessionId = header.id
+        """The session's id, which is also its agent's."""
         self.root = root
         self.hold = hold
         self.events: list[Event] = []
@@ -99,11 +101,6 @@ class Session:
         self._publishing = False
         for event in events:
             self._fold(event)
-
-    @property
-    def id(self) -> SessionId:
-        """The session's id, which is also its agent's."""
-        return self.header.id
 
     @property
     def next_seq(self) -> int:
