@@ -150,15 +150,21 @@ async def run_program(launch: Launch, handler: Handler, *, task_status: TaskStat
             try:
                 await _serve(program, pipe, launch, task_status)
             finally:
-                with anyio.move_on_after(TERM_GRACE_S + 2 * KILL_WAIT_S, shield=True):
-                    if program.family.is_alive:
-                        await program.family.end(term_s=TERM_GRACE_S, kill_s=KILL_WAIT_S)
-                    await process.wait()
-                if launch.groups is not None:
-                    launch.groups.remove(process.pid)
-                program.ended.set()
+                try:
+                    await _end(program)
+                finally:
+                    if launch.groups is not None:
+                        launch.groups.remove(process.pid)
+                    program.ended.set()
         finally:
             pipe.close()
+
+
+async def _end(program: Program) -> None:
+    with anyio.move_on_after(TERM_GRACE_S + 2 * KILL_WAIT_S, shield=True):
+        if program.family.is_alive:
+            await program.family.end(term_s=TERM_GRACE_S, kill_s=KILL_WAIT_S)
+        await program.process.wait()
 
 
 async def _open(launch: Launch, pipe: ProgramPipe, said: Diagnostics) -> Process:
