@@ -248,6 +248,20 @@ async def test_modes_are_the_permissions_and_a_change_is_told(tmp_path: Path) ->
         assert (await _fails(client, "session/set_mode", sessionId="x", modeId="read-only")).code == NOT_FOUND
 
 
+async def test_a_mode_that_was_chosen_lasts_whatever_permission_the_next_process_gives_new_sessions(
+    tmp_path: Path,
+) -> None:
+    async with stock(ScriptedModel(), tmp_path, 'permission="full-access"') as app, connected(app) as client:
+        session = await client.new(tmp_path)
+        await client.request("session/set_mode", sessionId=session, modeId="read-only")
+    async with stock(ScriptedModel(), tmp_path, 'permission="full-access"') as app, connected(app) as client:
+        for method in ("session/load", "session/resume"):
+            loaded = await client.request(method, sessionId=session, cwd=str(tmp_path), mcpServers=[])
+            assert loaded["modes"]["currentModeId"] == "read-only"
+        made = await client.request("session/new", cwd=str(tmp_path), mcpServers=[])
+        assert made["modes"]["currentModeId"] == "full-access"
+
+
 @pytest.mark.parametrize(
     "params",
     [

@@ -26,7 +26,7 @@ from retinue.errors import BadInput, IdConflict, SessionHeld
 from retinue.host.host import Host
 from retinue.model.client import ModelClient
 from retinue.model.content import InputBlock, Text
-from retinue.plugins.permissions import PERMISSIONS
+from retinue.plugins.permissions import PERMISSIONS, Preset
 from retinue.session.events import SandboxMode, SessionHeader, TurnEnd, TurnStart
 from retinue.session.folds import descriptor
 from retinue.session.rows import StoredRow
@@ -75,13 +75,6 @@ class App:
         if self.config.permission is not None:
             tx.append(agent.session, SandboxMode(self.config.permission, "user"))
 
-    def _switch(self, agent: Agent) -> None:
-        """The permission that was asked for holds for the resumed root; without one it keeps its own."""
-        permissions = self.host.find(PERMISSIONS)
-        wanted = self.config.permission
-        if permissions is not None and wanted is not None and permissions.override(agent.id) != wanted:
-            permissions.switch(agent, wanted)
-
     async def run(self, task: str | Sequence[InputBlock], *, agent: Agent | None = None) -> Run:
         """The task is durable and the agent (a new one, if none is given) is at work on it.
 
@@ -109,7 +102,7 @@ class App:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
         known = await self.host.sessions.store.resolve(id)
         message = keyed_id("message", known, key)
-        agent, owed = await self._bring_back(known)
+        agent, owed = await self._bring_back(known, permission=self.config.permission)
         tree = await self._tree(known)
         session = agent.session
         first = _newest_turn(session)
@@ -126,13 +119,17 @@ class App:
     async def revive(self, id: SessionId) -> Agent:
         """The agent of the stored root session is live and goes on with what it owes, and with nothing else.
 
-        Raises: SessionNotFound, BadInput for a session that is no root, SessionHeld.
+        It keeps its permission, whatever the configuration asks for. Raises: SessionNotFound, BadInput for a session
+        that is no root, SessionHeld.
         """
-        agent, _ = await self._bring_back(id)
+        agent, _ = await self._bring_back(id, permission=None)
         return agent
 
-    async def _bring_back(self, id: SessionId) -> tuple[Agent, bool]:
-        """The root is live with everybody below it who owes work; and whether it was at work at once."""
+    async def _bring_back(self, id: SessionId, *, permission: Preset | None) -> tuple[Agent, bool]:
+        """The root is live with everybody below it who owes work; and whether it was at work at once.
+
+        It has that permission from its first step on, or, for None, keeps its own.
+        """
         summary = await self.host.sessions.store.summary(id)
         if summary is not None and summary.header.origin is not None:
             raise BadInput(f"session {id!r} is a child of {summary.header.parent_session!r}; resume its root instead")
@@ -143,7 +140,9 @@ class App:
         agent = await self.host.agents.resume(id, options=self.host.options.options)
         self._keep(tree)
         owed = agent.status == "running"  # asked before its turn, which goes on, can end
-        self._switch(agent)
+        permissions = self.host.find(PERMISSIONS)
+        if permissions is not None and permission is not None and permissions.override(agent.id) != permission:
+            permissions.switch(agent, permission)
         if continuations is not None:
             await continuations.recover(agent)
         return agent, owed
