@@ -54,6 +54,11 @@ class Exchange:
             await self.send(item)
         await self.end()
 
+    async def until_closed(self, data: bytes) -> None:
+        """A stream whose only end is that of the connection, so that nobody can tell a cut from it."""
+        await self.stream.send(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + data)
+        await self.stream.aclose()
+
     async def client_left(self) -> None:
         """The client has closed its side of the connection."""
         try:

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from retinue.base.json import encode
 from retinue.errors import ModelError
 from retinue.model.adapters.anthropic_transcript import HIDDEN, THINKING
+from retinue.model.adapters.event_stream import read_events
 from retinue.model.adapters.http_errors import payload_error, unreadable
-from retinue.model.adapters.sse import EventSplitter
 from retinue.model.adapters.transport import Reply
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
@@ -75,8 +75,6 @@ _REASONS: dict[str, FinishReason] = {
     "refusal": "content-filter",
 }
 
-_END_GRACE_S = 0.25
-
 
 class AnthropicReader:
     """Reads one reply and passes it to the sink; `end` says whether it was a whole one."""
@@ -90,7 +88,7 @@ class AnthropicReader:
         "_sink",
         "_spoke",
         "_usage",
-        "done",
+        "is_closed",
         "stop_reason",
     )
 
@@ -111,7 +109,7 @@ class AnthropicReader:
         self._usage = _Usage()
         self.stop_reason: str | None = None
         """The provider's own word, once it came."""
-        self.done = False
+        self.is_closed = False
         """The closing event came."""
 
     @property
@@ -124,14 +122,7 @@ class AnthropicReader:
         if reply.content_type == "application/json":
             self.event(await reply.read_all())
             return
-        splitter = EventSplitter()
-        while not self.done and (chunk := await reply.read()):
-            for data in splitter.feed(chunk):
-                self.event(data)
-        if self.done:
-            # The end of the body gives the connection back; it is in the same packet or close behind.
-            reply.limit(_END_GRACE_S)
-            await reply.read_all()
+        await read_events(reply, self)
 
     def event(self, data: bytes) -> None:
         """The chunks of one event's data went to the sink. Raises: ModelError for an error or what is no event."""
@@ -151,12 +142,12 @@ class AnthropicReader:
             case "message_delta":
                 self._end_of_message(event.delta.stop_reason if event.delta else None, event.usage)
             case "message_stop":
-                self.done = True
+                self.is_closed = True
             case "message":
                 for index, block in enumerate(event.content or ()):
                     self._open(index, block)
                 self._end_of_message(event.stop_reason, event.usage)
-                self.done = True
+                self.is_closed = True
             case "error":
                 raise payload_error(self._provider, {"error": event.error}, self._secrets)
             case _:

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from retinue.base.json import decode, encode
 from retinue.base.text import well_formed
 from retinue.errors import ModelError
+from retinue.model.adapters.event_stream import read_events
 from retinue.model.adapters.http_errors import payload_error, unreadable
-from retinue.model.adapters.sse import EventSplitter
 from retinue.model.adapters.transport import Reply
 from retinue.model.chunks import CallDelta, CallStart, Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used
 from retinue.model.content import Usage
@@ -126,9 +126,6 @@ _BROKEN = {
     "insufficient_system_resource": "the server ran out of resources",
 }
 
-_USAGE_GRACE_S = 5.0
-_END_GRACE_S = 0.25
-
 
 class ReplyReader:
     """Reads one reply and passes it to the sink; `end` says whether it was a whole one."""
@@ -142,8 +139,8 @@ class ReplyReader:
         "_sink",
         "_spoke",
         "_usage",
-        "done",
         "finish_reason",
+        "is_closed",
     )
 
     def __init__(
@@ -166,7 +163,7 @@ class ReplyReader:
         self._usage: Usage | None = None
         self.finish_reason: str | None = None
         """The server's own word, once it came."""
-        self.done = False
+        self.is_closed = False
         """The stream's closing mark came."""
 
     @property
@@ -180,23 +177,7 @@ class ReplyReader:
         if media == "application/json" or (not self._is_streamed and media != "text/event-stream"):
             self.whole(await reply.read_all())
             return
-        splitter = EventSplitter()
-        waits_for_usage = False
-        while chunk := await reply.read():
-            for data in splitter.feed(chunk):
-                self.event(data)
-            if self.done:
-                if self.finish_reason is None:
-                    return
-                # The end of the body gives the connection back; it is in the same packet or close behind.
-                reply.limit(_END_GRACE_S)
-                await reply.read_all()
-                return
-            if not waits_for_usage and self.finish_reason is not None:
-                waits_for_usage = True
-                reply.limit(_USAGE_GRACE_S)
-        for data in splitter.close():
-            self.event(data)
+        await read_events(reply, self)
 
     def event(self, data: bytes) -> None:
         """The chunks of one event's data went to the sink. Raises: ModelError for an error or what is no reply."""
@@ -204,7 +185,7 @@ class ReplyReader:
             body = _decode(data)
         except (ValueError, RecursionError) as error:
             if data.strip() == b"[DONE]":
-                self.done = True
+                self.is_closed = True
             elif data.strip():
                 self._refuse(data, error)
             return

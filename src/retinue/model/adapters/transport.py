@@ -43,6 +43,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     """From the request to the head of the answer. Some servers load a model first, or answer only when all is done."""
     idle_s: float = 300.0
     """Silence inside an answer. Any byte counts, keep-alive comments as well."""
+    rest_s: float = 5.0
+    """From the model's last word to the end of the answer: only usage and closing marks follow it. No byte counts."""
 
 
 class Reply:
@@ -55,6 +57,7 @@ class Reply:
         "_left",
         "_now",
         "_rearm_at",
+        "_rest_s",
         "_scope",
         "_wrapped",
         "headers",
@@ -65,7 +68,7 @@ class Reply:
         self,
         response: aiohttp.ClientResponse,
         scope: anyio.CancelScope,
-        idle_s: float,
+        timeouts: Timeouts,
         now: Callable[[], float],
         wrapped: tuple[type[Exception], ...],
         failure: Callable[[Exception], ModelError],
@@ -74,7 +77,8 @@ class Reply:
         self.headers: Mapping[str, str] = response.headers
         self._content = response.content
         self._scope = scope
-        self._idle_s = idle_s
+        self._idle_s = timeouts.idle_s
+        self._rest_s = timeouts.rest_s
         self._now = now
         self._wrapped = wrapped
         self._failure = failure
@@ -99,6 +103,10 @@ class Reply:
         now = self._now()
         self._rearm_at = float("inf")
         self._scope.deadline = min(self._scope.deadline, now + seconds)
+
+    def limit_rest(self) -> None:
+        """What is still to come adds nothing to the reply, and must arrive within the time for that."""
+        self.limit(self._rest_s)
 
     async def read(self) -> bytes:
         """What has arrived, at least one byte; empty at the end.
@@ -178,7 +186,7 @@ class Transport:
             except http.FAILURES as error:
                 raise failure(error) from error
             try:
-                yield Reply(response, scope, timeouts.idle_s, now, http.FAILURES, failure)
+                yield Reply(response, scope, timeouts, now, http.FAILURES, failure)
             finally:
                 http.hang_up(response)
         if scope.cancelled_caught:
