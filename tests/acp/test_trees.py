@@ -169,6 +169,19 @@ async def test_a_child_in_the_foreground_can_be_cancelled_and_its_parent_goes_on
         assert client.said(session) == "it was stopped"
 
 
+async def test_a_call_that_waits_for_a_child_is_under_way_also_for_those_who_see_the_child(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("", calls(_delegate(**HERE)), text("done"))
+    model.script("C", calls(_delegate("G", "Look.", **HERE)), text("It is 7."))
+    model.script("G", text("7"))
+    async with stock(model, tmp_path) as app, connected(app, capabilities=SUBAGENTS) as client:
+        session = await client.new(tmp_path)
+        await client.prompt(session, "Start.")
+        (child,) = await children(app, session)
+        for id in (session, child):
+            assert [u.get("status") for u in client.of(id, "tool_call_update")] == ["in_progress", "completed"]
+
+
 async def test_a_loaded_tree_is_told_like_a_live_one(tmp_path: Path) -> None:
     model = ScriptedModel()
     model.script("", calls(_delegate(prompt="Count them.")), optional(text("started")), optional(text("7")))

@@ -178,6 +178,8 @@ class TreeView:
                 transcript.own.add(prompt_id(header.id))  # told as a message of its parent
             self._transcripts[header.id] = transcript
             self._announce(transcript)
+            if made is not None and made.mode == "one-shot":
+                self._waits(transcript)
         return transcript
 
     def say(self, id: SessionId, update: Update) -> None:
@@ -199,6 +201,13 @@ class TreeView:
                     cwd=child.header.cwd,
                 ),
             )
+
+    def _waits(self, child: Transcript) -> None:
+        """The call that started a child and waits for it is under way, for those who see the child itself as well."""
+        above = self._transcripts.get(child.header.parent_session or child.id)
+        call = above.delegations.get(child.id) if above is not None else None
+        if self._subagents and above is not None and call is not None and call not in above.results:
+            self.say(above.id, ToolCallChanged(tool_call_id=call, status="in_progress"))
 
     def _apply(self, transcript: Transcript, event: Event, *, live: bool) -> None:
         if event.seq < transcript.next_seq:
