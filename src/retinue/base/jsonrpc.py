@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from retinue.base.json import JSON, encode
+from retinue.base.lines import Lines
 
 __all__ = [
     "AUTH_REQUIRED",
@@ -32,7 +33,6 @@ __all__ = [
     "Answer",
     "Failure",
     "Handler",
-    "Lines",
     "OnCancel",
     "Peer",
     "Pipe",
@@ -174,6 +174,7 @@ class Peer:
         try:
             return await answer.result()
         except anyio.get_cancelled_exc_class():
+            self._asked.pop(answer.number, None)
             self.notify(_CANCEL, {"requestId": answer.number})
             raise
 
@@ -382,31 +383,3 @@ def _unreadable(line: bytes, error: Exception) -> Failure:
     if isinstance(value, list):
         return Failure(INVALID_REQUEST, "batches are not part of this protocol; send one frame a line")
     return Failure(INVALID_REQUEST, f"a frame is a JSON-RPC 2.0 object: {error}")
-
-
-class Lines:
-    """Cuts a stream into lines. A line that is too long is None, once its end has come."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._rest = bytearray()
-        self._is_skipping = False
-
-    def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that end in `data`."""
-        found: list[bytes | None] = []
-        *ends, rest = data.split(b"\n")
-        for end in ends:
-            self._add(end)
-            found.append(None if self._is_skipping else bytes(self._rest))
-            self._rest.clear()
-            self._is_skipping = False
-        self._add(rest)
-        return found
-
-    def _add(self, part: bytes) -> None:
-        if not self._is_skipping:
-            self._rest += part
-        if len(self._rest) > self._max_bytes:
-            self._rest.clear()
-            self._is_skipping = True

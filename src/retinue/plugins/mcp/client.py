@@ -192,7 +192,7 @@ class _SDK:
 @asynccontextmanager
 async def open_client(name: str, server: ServerConfig, folder: Path | None) -> AsyncGenerator[_SDK]:
     """A connection to the server. Raises: Lost if there is none to be had."""
-    if not _sdk_log.hasHandlers():  # else each line that is no frame becomes a traceback on stderr
+    if not _sdk_log.hasHandlers():  # else what it cannot read becomes tracebacks on stderr, one each
         _sdk_log.addHandler(logging.NullHandler())
     signals = _Signals()
     said: Diagnostics | None = None
