@@ -105,6 +105,7 @@ def test_resume_without_a_text_leaves_a_completed_session_alone(at: At) -> None:
 
     assert (again.code, again.out) == (0, "one\n")
     assert (of_child.code, "resume its root instead" in of_child.err) == (2, True)
+    assert not of_child.err.startswith("session ")  # which would say that something begins
 
 
 def _results(place: Place, root: str) -> int:

@@ -100,7 +100,7 @@ class App:
         """
         if key is not None and text is None:
             raise BadInput("a key makes sending a text repeatable; give the text as well")
-        known = await self.host.sessions.store.resolve(id)
+        known = await self.root(id)
         message = keyed_id("message", known, key)
         agent, owed = await self._bring_back(known, permission=self.config.permission)
         tree = await self._tree(known)
@@ -122,17 +122,23 @@ class App:
         It keeps its permission, whatever the configuration asks for. Raises: SessionNotFound, BadInput for a session
         that is no root, SessionHeld.
         """
-        agent, _ = await self._bring_back(id, permission=None)
+        agent, _ = await self._bring_back(await self.root(id), permission=None)
         return agent
+
+    async def root(self, id: str) -> SessionId:
+        """The stored root session of that id or unique prefix. Raises: SessionNotFound, BadInput for a child."""
+        known = await self.host.sessions.store.resolve(id)
+        summary = await self.host.sessions.store.summary(known)
+        if summary is not None and summary.header.origin is not None:
+            parent = summary.header.parent_session
+            raise BadInput(f"session {known!r} is a child of {parent!r}; resume its root instead")
+        return known
 
     async def _bring_back(self, id: SessionId, *, permission: Preset | None) -> tuple[Agent, bool]:
         """The root is live with everybody below it who owes work; and whether it was at work at once.
 
         It has that permission from its first step on, or, for None, keeps its own.
         """
-        summary = await self.host.sessions.store.summary(id)
-        if summary is not None and summary.header.origin is not None:
-            raise BadInput(f"session {id!r} is a child of {summary.header.parent_session!r}; resume its root instead")
         continuations = self.host.find(CONTINUATIONS)
         if continuations is not None:
             await continuations.prepare(id)

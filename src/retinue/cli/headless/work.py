@@ -238,10 +238,11 @@ class _Work:
             self.is_stored = True
             self.progress.announce()
             return await app.run(job.task or "", agent=agent)
-        self.begins(await app.host.sessions.store.resolve(job.session))
+        root = await app.root(job.session)
+        self.begins(root)
         self.is_stored = True
         self.progress.announce()
-        return await app.resume(self.root or job.session, job.task, key=job.key)
+        return await app.resume(root, job.task, key=job.key)
 
     def begins(self, root: SessionId) -> None:
         """Events of that tree are the run's."""
