@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from retinue.compose.doctor.files import folder_findings
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 from retinue.tools.output import spill_folder, write_private
 from tests.cli.conftest import Lived, cut_off_database
 from tests.support.command import Done
@@ -171,15 +171,15 @@ def test_leftovers_are_notes_and_taken_away_on_request(home: Home) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="commands are told apart by /proc alone")
 def test_a_command_that_outlived_its_agent_is_a_warning_and_is_left_running(home: Home) -> None:
-    code = "import sys; from pathlib import Path; from retinue.plugins.shell.running import Running; "
-    code += "Running(Path(sys.argv[1])).add(int(sys.argv[2]))"
+    code = "import sys; from pathlib import Path; from retinue.plugins.shell.running_groups import RunningGroups; "
+    code += "RunningGroups(Path(sys.argv[1])).add(int(sys.argv[2]))"
     with subprocess.Popen(["sleep", "20"], start_new_session=True) as command:
         subprocess.run([sys.executable, "-c", code, str(home.folder / "running"), str(command.pid)], check=True)
         (finding,) = home.doctor("--json", "--fix").objects
         assert (finding["severity"], finding["code"], finding["fixed"]) == ("warning", "COMMAND_LEFT", False)
         assert f"kill -- -{command.pid}" in finding["advice"]
         assert command.poll() is None
-        Running(home.folder / "running").add(command.pid)  # its agent lives now: this process
+        RunningGroups(home.folder / "running").add(command.pid)  # its agent lives now: this process
         assert home.found() == []
         command.kill()
 

@@ -14,7 +14,7 @@ from retinue.base.json import JSONObject
 from retinue.model.content import Text, text_of
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.process import start_command
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 from retinue.tools.secrets import ByteMask, Secrets, redact_result
 from retinue.tools.tool import ToolResult
 
@@ -62,11 +62,11 @@ import anyio, os, sys
 from pathlib import Path
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.process import start_command
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 async def main():
     here = Path(sys.argv[1])
     run = await start_command(("sh", "-c", sys.argv[2]), cwd=here,
-                              env=dict(os.environ), output=OutputBuffer(), running=Running(here / "running"))
+                              env=dict(os.environ), output=OutputBuffer(), running=RunningGroups(here / "running"))
     print(run.pid, flush=True)
     await anyio.sleep_forever()
 anyio.run(main)
@@ -80,7 +80,7 @@ def test_what_a_killed_process_left_running_is_ended_and_nothing_else(tmp_path: 
     assert owner.stdout is not None
     group = int(owner.stdout.readline())
     note = tmp_path / "running" / str(group)
-    running = Running(tmp_path / "running")
+    running = RunningGroups(tmp_path / "running")
     try:
         assert note.stat().st_mode & 0o777 == 0o600
         running.reap()
@@ -115,7 +115,7 @@ def test_what_the_leader_of_a_group_left_is_ended_too_but_never_a_group_of_someb
     assert owner.stdout is not None
     group = int(owner.stdout.readline())
     note, member = tmp_path / "running" / str(group), 0
-    running = Running(tmp_path / "running")
+    running = RunningGroups(tmp_path / "running")
     try:
         wait_until(lambda: (tmp_path / "member").exists() and (tmp_path / "member").read_text().endswith("\n"))
         member = int((tmp_path / "member").read_text())

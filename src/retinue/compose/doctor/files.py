@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from retinue.compose.doctor.finding import Finding
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 from retinue.store.sqlite import owner_leftovers
 
 __all__ = ["EMPTY_BYTES", "LOW_BYTES", "folder_findings", "leftover_findings", "take_away"]
@@ -55,7 +55,7 @@ def leftover_findings(
     for path, id in outputs:
         if known is not None and id not in known:
             yield _left(path, "OUTPUT_LEFT", f"{path} holds long outputs of session {id!r}, which is not stored here")
-    for found in Running(home / "running").leftovers():
+    for found in RunningGroups(home / "running").leftovers():
         if found.is_running:
             yield Finding(
                 severity="warning",

@@ -25,7 +25,7 @@ from retinue.plugins.acp.asking import allow, by_policy
 from retinue.plugins.acp.known import KNOWN
 from retinue.plugins.permissions import PERMISSIONS
 from retinue.plugins.shell.environment import command_environment, is_secret_name
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 from retinue.plugins.variables import filled
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.subagent.providers.acp.client import PROVIDER, AcpClient
@@ -112,7 +112,7 @@ async def _install(
     backends = host.require(BACKENDS, needed_by="acp")
     continuations = host.require(CONTINUATIONS, needed_by="acp")
     permissions = host.require(PERMISSIONS, needed_by="acp")
-    running = None if host.options.home is None else Running(host.options.home / "running")
+    running = None if host.options.home is None else RunningGroups(host.options.home / "running")
     if running is not None:
         await to_thread.run_sync(running.reap)
     client = AcpClient(host.agents, known, group, groups=running)

@@ -30,7 +30,7 @@ from retinue.plugins.shell.background import start_background
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.environment import command_environment
 from retinue.plugins.shell.process import CommandRun, start_command
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 from retinue.prompt.sections import AssemblyContext, Section
 from retinue.tasks.runtime import TASKS, Tasks
 from retinue.tasks.wording import receipt
@@ -60,7 +60,7 @@ OPTIONS = ShellConfig
 async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
     """The tool and its guidance are there. Raises: MissingSeam without permissions."""
     home = host.options.home
-    running = None if home is None else Running(home / "running")
+    running = None if home is None else RunningGroups(home / "running")
     if running is not None:
         await to_thread.run_sync(running.reap)
     tools = shell_tools(
@@ -97,7 +97,7 @@ def shell_tools(
     pass_env: Iterable[str] = (),
     tasks: Tasks | None = None,
     secrets: Secrets | None = None,
-    running: Running | None = None,
+    running: RunningGroups | None = None,
     sandbox: Sandbox | None = None,
 ) -> list[Tool]:
     """`bash` within `permissions`. Long output is kept below the folder `spill`. Background runs need `tasks`.
@@ -192,7 +192,7 @@ async def _in_background(
     spill: Path | None,
     tasks: Tasks | None,
     secrets: Secrets | None,
-    running: Running | None,
+    running: RunningGroups | None,
     afterwards: Callable[[], list[str]] | None,
 ) -> ToolResult:
     if not isinstance(ctx.caller, Agent):

@@ -11,7 +11,7 @@ import anyio
 from retinue.agent.agent import Agent
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.process import CommandRun, start_command
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 from retinue.tasks.job import Job, Stop, start_job
 from retinue.tasks.record import Completed, Failed, TaskOutcome, TaskSnapshot
 from retinue.tasks.runtime import Tasks
@@ -66,7 +66,7 @@ async def start_background(
     timeout_s: float | None,
     path: Path | None,
     secrets: Secrets | None = None,
-    running: Running | None = None,
+    running: RunningGroups | None = None,
     afterwards: Callable[[], list[str]] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> TaskSnapshot:

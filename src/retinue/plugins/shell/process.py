@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint
 
 from retinue.base.groups import end_group, lives, wait_gone
 from retinue.plugins.shell.buffer import OutputBuffer
-from retinue.plugins.shell.running import Running
+from retinue.plugins.shell.running_groups import RunningGroups
 
 __all__ = ["CommandRun", "start_command"]
 
@@ -39,7 +39,7 @@ async def start_command(
     cwd: Path,
     env: Mapping[str, str],
     output: OutputBuffer,
-    running: Running | None = None,
+    running: RunningGroups | None = None,
     afterwards: Callable[[], list[str]] | None = None,
 ) -> CommandRun:
     """The command runs in a session and process group of its own, without input; both outputs go to `output` in order.
@@ -85,7 +85,7 @@ class CommandRun:
         process: Process,
         reading: int,
         output: OutputBuffer,
-        running: Running | None = None,
+        running: RunningGroups | None = None,
         afterwards: Callable[[], list[str]] | None = None,
     ) -> None:
         self._running = running

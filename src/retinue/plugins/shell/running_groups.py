@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from retinue.tools.output import write_private
 
-__all__ = ["Leftover", "Running"]
+__all__ = ["Leftover", "RunningGroups"]
 
 _TERM_S = 1.0
 """From SIGTERM to SIGKILL."""
@@ -38,7 +38,7 @@ class Leftover(Struct, frozen=True):
     is_running: bool
 
 
-class Running:
+class RunningGroups:
     """The files of one folder, each named after the leader of a group."""
 
     def __init__(self, folder: Path) -> None:
