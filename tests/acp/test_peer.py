@@ -53,7 +53,7 @@ class Other:
 
 
 @asynccontextmanager
-async def peer_and_other(max_line_bytes: int = 4096) -> AsyncGenerator[Other]:
+async def peer_and_other(max_line_bytes: int = 4096, *, skips_long_lines: bool = True) -> AsyncGenerator[Other]:
     ours, theirs = pipe_pair()
     waiting, cancelled = anyio.Event(), list[str]()
 
@@ -71,7 +71,13 @@ async def peer_and_other(max_line_bytes: int = 4096) -> AsyncGenerator[Other]:
             case _:
                 raise Failure(UNKNOWN, method)
 
-    peer = Peer(theirs, handle, on_cancel=lambda method, _: cancelled.append(method), max_line_bytes=max_line_bytes)
+    peer = Peer(
+        theirs,
+        handle,
+        on_cancel=lambda method, _: cancelled.append(method),
+        max_line_bytes=max_line_bytes,
+        skips_long_lines=skips_long_lines,
+    )
     async with anyio.create_task_group() as group:
         group.start_soon(peer.run)
         yield Other(peer, ours, waiting, cancelled)
@@ -153,6 +159,15 @@ async def test_a_line_that_is_too_long_is_passed_over_and_said_so() -> None:
         assert answer["error"]["code"] == INVALID
         assert "100" in answer["error"]["message"]
         await other.is_well()
+
+
+async def test_a_peer_that_can_miss_nothing_ends_with_a_line_that_is_too_long() -> None:
+    async with peer_and_other(max_line_bytes=100, skips_long_lines=False) as other:
+        answer = other.peer.begin("ask", {})
+        other.pipe.give(b"x" * 101 + b"\n" + b'{"jsonrpc":"2.0","id":1,"result":1}\n')
+        with pytest.raises(Failure, match="a line longer than 100 bytes"):
+            await answer.result()
+        assert other.peer.closed.is_set()
 
 
 async def test_frames_may_come_in_pieces_and_many_at_once_with_any_line_end() -> None:

@@ -366,8 +366,9 @@ async def test_frames_that_make_no_sense_are_passed_over(state: Path) -> None:
     assert (came.ending, came.text) == ("completed", "answered -32601")
 
 
-async def test_a_flood_is_ended(state: Path) -> None:
-    came = await outcome(state, "flood", end_grace_s=0.1)
+@pytest.mark.parametrize("directive", ["flood", "flood 9000000"])
+async def test_a_flood_is_ended(state: Path, directive: str) -> None:
+    came = await outcome(state, directive, end_grace_s=0.1)
     assert came.ending == "error"
     assert "characters at once" in (came.diagnostic or "")
     assert len(came.text) < 10_000_000

@@ -88,6 +88,12 @@ async def test_what_a_program_asks_for_is_logged_without_secrets_and_cut(state: 
     assert len(asked.title) < 600
 
 
+async def test_an_answer_of_which_a_part_is_too_long_to_be_read_is_a_failure_that_says_so(state: Path) -> None:
+    came = await outcome(state, "overlong")
+    assert came.ending == "error"
+    assert "sent a line longer than 67108864 bytes before it answered session/prompt" in (came.diagnostic or "")
+
+
 async def test_the_notice_about_a_failed_program_has_its_last_words(state: Path) -> None:
     said = f"{'so much went wrong here, ' * 12}in the end the disk was full"
     model = ScriptedModel(calls(delegate("spill")), text("Started."), text("I see."))

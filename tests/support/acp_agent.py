@@ -156,9 +156,17 @@ def obey(session: str, directive: str) -> str:
             while (frame := receive()).get("id") != "fs":
                 pass
             say(session, f"answered {frame['error']['code']}")
+        case "overlong":
+            say(session, "the first part")
+            sys.stdout.write('{"jsonrpc": "2.0", "method": "session/update", "params": "')
+            for _ in range(65):
+                sys.stdout.write("x" * 1024 * 1024)
+            sys.stdout.write('"}\n')
+            say(session, "the last part")
         case "flood":
-            while True:
+            while not rest:
                 say(session, "x" * 100_000)
+            say(session, "x" * int(rest))
         case "leave":
             sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
             child = subprocess.Popen(sleeping, start_new_session=rest == "apart")

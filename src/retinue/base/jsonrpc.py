@@ -1,7 +1,8 @@
 """JSON-RPC 2.0 over a pair of byte streams, both directions: one frame a line, whatever the other side sends.
 
-Nothing that arrives ends the peer: what cannot be read gets a protocol error, what nobody asked for is passed over. It
-knows no method of any protocol. Frames leave in the order in which they were given; giving one never blocks.
+Nothing that arrives ends the peer, unless it is told to miss nothing: what cannot be read gets a protocol error, what
+nobody asked for is passed over. It knows no method of any protocol. Frames leave in the order in which they were given;
+giving one never blocks.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ AUTH_REQUIRED, RESOURCE_NOT_FOUND, CANCELLED = -32000, -32002, -32800
 """Source: `ErrorCode` of the Agent Client Protocol, which is spoken over this."""
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""A longer line is passed over and answered with an error: prompts carry images, but memory has an end."""
+"""Prompts carry images, but memory has an end."""
 
 _BACKLOG_LINES = 2
 """Whoever leaves more unread than so many of the longest lines has gone."""
@@ -147,11 +148,16 @@ class Peer:
         *,
         on_cancel: OnCancel = lambda _method, _params: None,
         max_line_bytes: int = MAX_LINE_BYTES,
+        skips_long_lines: bool = True,
     ) -> None:
+        """A line that is too long is passed over and answered with an error; without `skips_long_lines` it ends the
+        connection, for whoever must not miss what it held.
+        """
         self._pipe = pipe
         self._handler = handler
         self._on_cancel = on_cancel
         self._max_line_bytes = max_line_bytes
+        self._skips_long_lines = skips_long_lines
         self._outbox: deque[bytes] = deque()
         self._backlog_bytes = 0
         self._written = anyio.Event()
@@ -161,6 +167,8 @@ class Peer:
         self._last_id = 0
         self.closed = anyio.Event()
         """Nobody is there any more: nothing comes, and what is sent goes nowhere."""
+        self.fault = ""
+        """What the other side did so that this one ended the connection; empty if it did not."""
 
     # Sending
 
@@ -208,8 +216,7 @@ class Peer:
         self._backlog_bytes += len(line)
         self._more.set()
         if self._backlog_bytes > self._max_line_bytes * _BACKLOG_LINES:
-            _log.warning("the other side has left %d bytes unread; its connection is given up", self._backlog_bytes)
-            self._close()
+            self._give_up(f"left {self._backlog_bytes} bytes unread")
 
     def _fail(self, id: Raw, failure: Failure) -> None:
         error: dict[str, object] = {"code": failure.code, "message": failure.message}
@@ -249,11 +256,17 @@ class Peer:
             await self.closed.wait()
             group.cancel_scope.cancel()
 
+    def _give_up(self, fault: str) -> None:
+        _log.warning("the other side %s; its connection is given up", fault)
+        self.fault = fault
+        self._close()
+
     def _close(self) -> None:
         self.closed.set()
         self._written.set()
+        why = f"the other side {self.fault}" if self.fault else "the connection was closed before an answer came"
         for answer in self._asked.values():
-            answer.failure = Failure(INTERNAL, "the connection was closed before an answer came")
+            answer.failure = Failure(INTERNAL, why)
             answer.came.set()
 
     async def _read(self, group: TaskGroup) -> None:
@@ -261,6 +274,9 @@ class Peer:
             lines = Lines(self._max_line_bytes)
             while data := await self._pipe.receive():
                 for line in lines.feed(data):
+                    if line is None and not self._skips_long_lines:
+                        self._give_up(f"sent a line longer than {self._max_line_bytes} bytes")
+                        return
                     if line is None:
                         too_long = f"a line is longer than {self._max_line_bytes} bytes"
                         self._fail(_NO_ID, Failure(INVALID_REQUEST, too_long))

@@ -156,7 +156,7 @@ class Exchange:
             raise
         finally:
             self._session = None
-        if not answer.came.is_set():
+        if self._fault or not answer.came.is_set():
             raise program.failed(self._fault or f"has said nothing for {self._known.silence_s:g} s")
         return _understood(program, "session/prompt", await program.result("session/prompt", answer), Prompted)
 
@@ -210,7 +210,7 @@ class Exchange:
         text = _shown(update.content)
         if not text:
             return
-        if self._said_chars > MAX_REPLY_CHARS:
+        if self._said_chars + len(text) > MAX_REPLY_CHARS:
             self._fault = f"said more than {MAX_REPLY_CHARS} characters at once"
             self._patience.cancel()
             return

@@ -34,7 +34,6 @@ HASTE_S = 2.5
 """The same where the process is about to end, which it does within eight seconds. Source: decision 0011."""
 LEAVE_S = 0.5
 """How long what a program started may outlive it before it is ended."""
-MAX_LINE_BYTES = 16 * 1024 * 1024
 _MOST_CHARS = 1_000
 """Of what is said about a failure, so that a diagnostic with it has at most 4096 bytes. Source: behaviour SS-16."""
 
@@ -84,7 +83,7 @@ class Program:
         self.name = launch.name
         self.process = process
         self.family = Family(process.pid)
-        self.peer = Peer(pipe, handler, max_line_bytes=MAX_LINE_BYTES)
+        self.peer = Peer(pipe, handler, skips_long_lines=False)
         self.closing = anyio.Event()
         self.ended = anyio.Event()
         self._said = said
@@ -99,6 +98,8 @@ class Program:
         try:
             return await answer.result()
         except Failure as failure:
+            if self.peer.fault:
+                raise self.failed(f"{self.peer.fault} before it answered {method}") from failure
             if self.peer.closed.is_set():
                 await self._wait_exit()
                 raise self.failed(f"{self._ending} before it answered {method}") from failure
