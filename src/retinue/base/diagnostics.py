@@ -9,6 +9,8 @@ from typing import Protocol, TextIO
 
 import anyio
 
+from retinue.base.side_tasks import side_tasks
+
 __all__ = ["Diagnostics", "Mask", "diagnostics"]
 
 _KEPT_BYTES = 4_000
@@ -48,20 +50,12 @@ async def diagnostics(mask: Mask) -> AsyncGenerator[Diagnostics]:
     os.set_blocking(reading, False)
     with os.fdopen(writing, "w", encoding="utf-8") as file:
         kept = Diagnostics(file, mask)
-        failure: Exception | None = None
         try:
-            async with anyio.create_task_group() as group:
+            async with side_tasks() as group:
                 group.start_soon(_read, reading, kept)
-                try:
-                    yield kept
-                except Exception as error:
-                    failure = error  # raised below, since the task group would wrap it
-                finally:
-                    group.cancel_scope.cancel()
+                yield kept
         finally:
             os.close(reading)
-        if failure is not None:
-            raise failure
 
 
 async def _read(fd: int, kept: Diagnostics) -> None:
