@@ -10,30 +10,16 @@ import os
 import signal
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio
 
-from retinue.base.groups import exists, lives, wait_gone
+from retinue.base.groups import lives, wait_gone
+from retinue.base.processes import Process, processes, start_time
 
 __all__ = ["Family"]
 
-_LINGERS_S = 0.16
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    pid: int
-    started: int
-    """In ticks since boot: a number is given again, the two together are not."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    process: _Process
-    parent: int
-    group: int
-    is_dead: bool
+_LONGEST_PAUSE_S = 0.16
+"""Between two looks at whether those outside of the group are gone."""
 
 
 class Family:
@@ -41,35 +27,38 @@ class Family:
 
     def __init__(self, group: int) -> None:
         self._group = group
-        self._outside: set[_Process] = set()
+        self._outside: dict[int, int] = {}
+        """When each of those began who are outside of the group, by their numbers."""
 
     def look(self) -> None:
         """Whom the family has now is known from now on, whatever becomes of those who started them."""
-        rows = {row.process.pid: row for row in _rows()}
-        started: defaultdict[int, list[_Row]] = defaultdict(list)
-        for row in rows.values():
-            started[row.parent].append(row)
-        todo = [pid for pid, row in rows.items() if row.group == self._group or row.process in self._outside]
-        seen = set(todo)
+        children: defaultdict[int, list[Process]] = defaultdict(list)
+        todo: list[Process] = []
+        for found in processes():
+            children[found.parent].append(found)
+            if found.group == self._group or self._outside.get(found.pid) == found.started:
+                todo.append(found)
+        seen: set[int] = set()
         while todo:
-            for child in started[todo.pop()]:
-                if child.process.pid not in seen:
-                    seen.add(child.process.pid)
-                    todo.append(child.process.pid)
-        self._outside |= {rows[pid].process for pid in seen if rows[pid].group != self._group}
+            found = todo.pop()
+            if found.pid not in seen:
+                seen.add(found.pid)
+                todo += children[found.pid]
+                if found.group != self._group:
+                    self._outside[found.pid] = found.started
 
     @property
     def is_alive(self) -> bool:
         """A process of it that is known runs."""
-        return lives(self._group) or any(map(_runs, self._outside))
+        return lives(self._group) or self._is_outside_alive
 
     async def wait_gone(self) -> None:
         """Return once nothing of it that is known runs."""
         await wait_gone(self._group)
         pause_s = 0.005
-        while any(map(_runs, self._outside)):
+        while self._is_outside_alive:
             await anyio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LINGERS_S)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     async def end(self, *, term_s: float, kill_s: float) -> None:
         """Nothing of it runs, as far as that can be forced: SIGTERM, `term_s` later SIGKILL, `kill_s` to die."""
@@ -82,32 +71,12 @@ class Family:
 
     def _signal(self, sign: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
-            if exists(self._group):
-                os.killpg(self._group, sign)
-        for process in self._outside:
-            if _runs(process):
+            os.killpg(self._group, sign)
+        for pid, started in self._outside.items():
+            if start_time(pid) == started:
                 with suppress(ProcessLookupError, PermissionError):
-                    os.kill(process.pid, sign)
+                    os.kill(pid, sign)
 
-
-def _runs(process: _Process) -> bool:
-    row = _row(str(process.pid))
-    return row is not None and row.process == process and not row.is_dead
-
-
-def _rows() -> list[_Row]:
-    try:
-        names = [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-    return [row for row in map(_row, names) if row is not None]
-
-
-def _row(pid: str) -> _Row | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    process = _Process(int(pid), int(fields[19]))
-    return _Row(process, parent=int(fields[1]), group=int(fields[2]), is_dead=fields[0] in (b"Z", b"X"))
+    @property
+    def _is_outside_alive(self) -> bool:
+        return any(start_time(pid) == started for pid, started in self._outside.items())

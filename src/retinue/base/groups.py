@@ -8,6 +8,8 @@ from contextlib import suppress
 
 import anyio
 
+from retinue.base.processes import processes
+
 __all__ = ["end_group", "exists", "lives", "wait_gone"]
 
 _LINGERS_S = 0.16
@@ -48,17 +50,5 @@ def lives(group: int) -> bool:
     """True if a process of the group runs. One that is dead and not yet collected by its parent does not count."""
     if not exists(group):
         return False
-    try:
-        pids = [name for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return True
-    return any(_is_running_member(pid, group) for pid in pids)
-
-
-def _is_running_member(pid: str, group: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            state, _, pgrp = file.read().rpartition(b")")[2].split()[:3]
-    except OSError:
-        return False
-    return int(pgrp) == group and state not in (b"Z", b"X")
+    known = processes()
+    return not known or any(process.group == group and not process.is_dead for process in known)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from retinue.base.processes import processes, start_time
 from retinue.tools.output import write_private
 
 __all__ = ["Leftover", "RunningGroups"]
@@ -43,13 +44,13 @@ class RunningGroups:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        own = _start_time(os.getpid())
+        own = start_time(os.getpid())
         self.mark: Mapping[str, str] = {} if own is None else {_MARK: _mark_of(os.getpid(), own)}
         """What commands must have in their environment, so that their group is known when its leader is gone."""
 
     def add(self, pid: int) -> None:
         """The group is this process's. A failure is logged: the command runs all the same."""
-        started, own = _start_time(pid), _start_time(os.getpid())
+        started, own = start_time(pid), start_time(os.getpid())
         if started is None or own is None:
             return
         try:
@@ -74,8 +75,8 @@ class RunningGroups:
                 pid, started, owner, owner_started = map(int, path.read_text().split())
             except (OSError, ValueError):
                 continue
-            if _start_time(owner) != owner_started:
-                runs = _start_time(pid) == started or _has_marked_member(pid, _mark_of(owner, owner_started))
+            if start_time(owner) != owner_started:
+                runs = start_time(pid) == started or _has_marked_member(pid, _mark_of(owner, owner_started))
                 found.append(Leftover(path, pid, started, runs))
         return found
 
@@ -106,25 +107,20 @@ def _has_marked_member(group: int, mark: str) -> bool:
     if not _exists(group):
         return False
     wanted = f"{_MARK}={mark}".encode()
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as file:
-                _, _, pgrp, session = file.read().rpartition(b")")[2].split()[:4]
-            if int(pgrp) != group or int(session) != group:
+    for found in processes():
+        if found.group == found.session == group:
+            try:
+                with open(f"/proc/{found.pid}/environ", "rb") as file:
+                    if wanted in file.read().split(b"\0"):
+                        return True
+            except OSError:
                 continue
-            with open(f"/proc/{name}/environ", "rb") as file:
-                if wanted in file.read().split(b"\0"):
-                    return True
-        except OSError:
-            continue
     return False
 
 
 def _signal(pid: int, started: int, sign: signal.Signals) -> None:
     # A leader that just died leaves its number to its group, so that nobody else can have it while the group lives.
-    if _start_time(pid) in (started, None):
+    if start_time(pid) in (started, None):
         with suppress(OSError):
             os.killpg(pid, sign)
 
@@ -135,13 +131,3 @@ def _exists(group: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _start_time(pid: int) -> int | None:
-    """When a process began, in ticks since boot; None if it is dead, or if the system does not say."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
