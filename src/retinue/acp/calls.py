@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import get_args
 
 from msgspec import UNSET
 
@@ -25,7 +24,6 @@ from retinue.acp.types import (
     ToolCallStarted,
     ToolContent,
     ToolKind,
-    ToolStatus,
 )
 from retinue.base.json import JSON, JSONObject
 from retinue.errors import ToolFailure
@@ -34,17 +32,7 @@ from retinue.model.content import Block, Image, Text, ToolCall, text_of
 from retinue.session.events import ToolReturned
 from retinue.tools.arguments import parse_arguments
 
-__all__ = [
-    "call_asked",
-    "call_id",
-    "call_returned",
-    "call_started",
-    "plan_of",
-    "shown",
-    "tool_kind",
-    "tool_status",
-    "verbatim",
-]
+__all__ = ["call_asked", "call_id", "call_returned", "call_started", "plan_of", "shown", "verbatim"]
 
 _KINDS: Mapping[str, ToolKind] = MappingProxyType(
     {
@@ -133,16 +121,6 @@ def call_returned(
         locations=_real_locations(facts),
         raw_output=raw or UNSET,
     )
-
-
-def tool_kind(name: str) -> ToolKind:
-    """The kind of that name; `other` for one that the protocol does not have."""
-    return next((kind for kind in get_args(ToolKind) if kind == name), "other")
-
-
-def tool_status(name: str) -> ToolStatus:
-    """The status of that name; `pending` for one that the protocol does not have."""
-    return next((status for status in get_args(ToolStatus) if status == name), "pending")
 
 
 def verbatim(text: str) -> CommonContent:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from retinue.acp.calls import call_id, call_started, plan_of, shown, tool_kind, tool_status
+from retinue.acp.calls import call_id, call_started, plan_of, shown
 from retinue.acp.outputs import Outputs, TerminalKey
 from retinue.acp.types import (
     AgentChunk,
@@ -223,13 +223,9 @@ class Transcript:
             return False
         id = f"external-{event.turn}-{event.step}-{event.id}"
         if id in self.outside:
-            self._tell(ToolCallChanged(tool_call_id=id, title=event.title, status=tool_status(event.status)))
+            self._tell(ToolCallChanged(tool_call_id=id, title=event.title, status=event.status))
         else:
-            self._tell(
-                ToolCallStarted(
-                    tool_call_id=id, title=event.title, kind=tool_kind(event.kind), status=tool_status(event.status)
-                )
-            )
+            self._tell(ToolCallStarted(tool_call_id=id, title=event.title, kind=event.kind, status=event.status))
         self.outside[id] = event
         return True
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from msgspec import Struct
 
 from retinue.agent.agent import Agent
 from retinue.base.ids import SessionId
 from retinue.subagent.outcome import Ending
 
-__all__ = ["ExternalCall", "SubagentEnded", "SubagentStarted"]
+__all__ = ["CallKind", "CallStatus", "ExternalCall", "SubagentEnded", "SubagentStarted"]
+
+CallKind: TypeAlias = Literal[
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
+]
+CallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
+"""Both as the Agent Client Protocol has them. Source: its version 1, `ToolKind` and `ToolCallStatus`."""
 
 
 class SubagentStarted(Struct, frozen=True, kw_only=True):
@@ -60,10 +68,8 @@ class ExternalCall(Struct, frozen=True, kw_only=True):
     """The program's; the same for all that is said about one call of a step."""
     title: str
     """One line that the program wrote, for people."""
-    kind: str
-    """What the protocol calls it, such as `read`, `edit` or `execute`."""
-    status: str
-    """`pending`, `in_progress`, `completed` or `failed`."""
+    kind: CallKind
+    status: CallStatus
 
     @property
     def has_ended(self) -> bool:

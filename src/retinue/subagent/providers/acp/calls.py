@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar, get_args
+
 from msgspec.structs import replace
 
 from retinue.agent.agent import Agent
 from retinue.base.json import JSON
-from retinue.subagent.lifecycle import ExternalCall
+from retinue.subagent.lifecycle import CallKind, CallStatus, ExternalCall
 from retinue.subagent.providers.acp.wire import Update
 from retinue.tools.secrets import Secrets
 
@@ -17,8 +19,10 @@ _ID_CHARS = 200
 _UNNAMED = "a call"
 _MAX_CALLS = 1_000
 """Of one prompt; of more, nothing is told."""
-_STATUSES = ("pending", "in_progress", "completed", "failed")
-_KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode")
+_KINDS: tuple[CallKind, ...] = get_args(CallKind)
+_STATUSES: tuple[CallStatus, ...] = get_args(CallStatus)
+
+T = TypeVar("T")
 
 
 class ExternalCalls:
@@ -42,8 +46,8 @@ class ExternalCalls:
         now = replace(
             before,
             title=_line(self._secrets.mask(update.title)) if isinstance(update.title, str) else before.title,
-            kind=_one_of(_KINDS, update.tool_kind) or before.kind,
-            status=_one_of(_STATUSES, update.status) or before.status,
+            kind=_one_of(_KINDS, update.tool_kind, before.kind),
+            status=_one_of(_STATUSES, update.status, before.status),
         )
         self._known[id] = now
         if now != known:
@@ -57,5 +61,5 @@ def _line(text: str) -> str:
     return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
 
 
-def _one_of(names: tuple[str, ...], value: JSON) -> str | None:
-    return value if isinstance(value, str) and value in names else None
+def _one_of(known: tuple[T, ...], value: JSON, before: T) -> T:
+    return next((each for each in known if each == value), before)
