@@ -10,7 +10,7 @@ import pytest
 from retinue.agent.agent import Agent
 from retinue.base.groups import lives
 from retinue.errors import ExternalAgentFailed
-from retinue.host.approvals import APPROVALS, Question
+from retinue.host.approvals import APPROVALS, Answer, Approvals, Question
 from retinue.host.host import Host
 from retinue.plugins.acp import ExternalConfig
 from retinue.session.events import ActivationEnd, ExternalPermission
@@ -94,6 +94,22 @@ async def test_an_answer_of_which_a_part_is_too_long_to_be_read_is_a_failure_tha
     assert "sent a line longer than 67108864 bytes before it answered session/prompt" in (came.diagnostic or "")
 
 
+async def test_no_part_of_a_secret_is_shown_or_logged_where_what_a_program_asks_for_is_cut(state: Path) -> None:
+    agent = program(state, env={"TOKEN": "sesame-open"})
+    async with external(ScriptedModel(text("Noted.")), {"ext": agent}, child_approvals="route") as host:
+        root = await start_agent(host)
+        approvals = host.require(APPROVALS, needed_by="a test")
+        desk = Desk(approvals)
+        with approvals.answered_by(desk):
+            directive = f"ask {'x' * 490} sesame-open"
+            child = (await continuations(host).start("acp:ext", order(root, directive))).child_id
+            await quiet(host, root)
+        (asked,) = [e.data for e in await log(host, child) if isinstance(e.data, ExternalPermission)]
+    (question,) = desk.questions
+    assert (asked.title, asked.verb) == (question.about, "allow")
+    assert asked.title == f"{'x' * 490} [secret]"
+
+
 async def test_the_notice_about_a_failed_program_has_its_last_words(state: Path) -> None:
     said = f"{'so much went wrong here, ' * 12}in the end the disk was full"
     model = ScriptedModel(calls(delegate("spill")), text("Started."), text("I see."))
@@ -138,13 +154,16 @@ async def test_a_folder_is_seen_from_that_of_the_child(state: Path, tmp_path: Pa
 
 
 class Desk:
-    """Somebody who can be asked, and never answers."""
+    """Somebody who can be asked, and allows all if it is told where; else it never answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, approvals: Approvals | None = None) -> None:
         self.questions: list[Question] = []
+        self._approvals = approvals
 
     def asked(self, question: Question) -> None:
         self.questions.append(question)
+        if self._approvals is not None:
+            self._approvals.answer(question.id, Answer(verb="allow"))
 
     def withdrawn(self, question: Question) -> None:
         pass

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from retinue.agent.agent import Agent
 from retinue.base.json import JSON
 from retinue.subagent.lifecycle import CallKind, CallStatus, ExternalCall
+from retinue.subagent.providers.acp.external import UNNAMED, one_line
 from retinue.subagent.providers.acp.wire import Update
 from retinue.tools.secrets import Secrets
 
@@ -16,7 +17,6 @@ __all__ = ["ExternalCalls"]
 
 _TITLE_CHARS = 120
 _ID_CHARS = 200
-_UNNAMED = "a call"
 _MAX_CALLS = 1_000
 """Of one prompt; of more, nothing is told."""
 _KINDS: tuple[CallKind, ...] = get_args(CallKind)
@@ -41,11 +41,11 @@ class ExternalCalls:
         if known is None and (not id or len(self._known) >= _MAX_CALLS):
             return
         before = known or ExternalCall(
-            agent=self._agent, turn=turn, step=step, id=id, title=_UNNAMED, kind="other", status="pending"
+            agent=self._agent, turn=turn, step=step, id=id, title=UNNAMED, kind="other", status="pending"
         )
         now = replace(
             before,
-            title=_line(self._secrets.mask(update.title)) if isinstance(update.title, str) else before.title,
+            title=self._title(update.title) if isinstance(update.title, str) else before.title,
             kind=_one_of(_KINDS, update.tool_kind, before.kind),
             status=_one_of(_STATUSES, update.status, before.status),
         )
@@ -53,12 +53,8 @@ class ExternalCalls:
         if now != known:
             self._agent.bus.publish(now)
 
-
-def _line(text: str) -> str:
-    """What the program wrote, as a line without control characters."""
-    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * _TITLE_CHARS])
-    line = " ".join(shown.split()) or _UNNAMED
-    return line if len(line) <= _TITLE_CHARS else f"{line[: _TITLE_CHARS - 1]}…"
+    def _title(self, said: str) -> str:
+        return one_line(self._secrets.mask(said), _TITLE_CHARS) or UNNAMED
 
 
 def _one_of(known: tuple[T, ...], value: JSON, before: T) -> T:

@@ -22,7 +22,7 @@ from retinue.model.chunks import Finish, FinishReason, ReasoningDelta, Sink, Tex
 from retinue.model.content import Usage
 from retinue.session.events import ExternalPermission, ExternalPrompt
 from retinue.subagent.providers.acp.calls import ExternalCalls
-from retinue.subagent.providers.acp.external import ExternalAgent, title_of
+from retinue.subagent.providers.acp.external import UNNAMED, ExternalAgent, title_of
 from retinue.subagent.providers.acp.program import Program
 from retinue.subagent.providers.acp.prompts import Due, blocks_of, due
 from retinue.subagent.providers.acp.wire import (
@@ -229,8 +229,10 @@ class Exchange:
             self._asking.add(scope)
             self._listen()
             try:
-                answer = await self._known.approve(self._agent, asked.tool_call)
-                self._log_decision(asked, answer)
+                call = self._known.secrets.mask_json(asked.tool_call)  # whole: what is cut may not be known any more
+                assert isinstance(call, dict)
+                answer = await self._known.approve(self._agent, call)
+                self._log_decision(call, answer)
                 # Once, and never for always: what a program remembers, nobody here could take back.
                 wanted = ("allow_once",) if answer.verb == "allow" else ("reject_once", "reject_always")
                 chosen = next((option for kind in wanted for option in asked.options if option.kind == kind), None)
@@ -246,12 +248,12 @@ class Exchange:
         patience_s = math.inf if self._asking else self._known.silence_s
         self._patience.deadline = anyio.current_time() + patience_s
 
-    def _log_decision(self, asked: PermissionRequest, answer: Answer) -> None:
+    def _log_decision(self, call: JSONObject, answer: Answer) -> None:
         turn, step = self._place()
         decided = ExternalPermission(
             turn=turn,
             step=step,
-            title=self._known.secrets.mask(title_of(asked.tool_call) or "a call"),
+            title=title_of(call) or UNNAMED,
             verb=answer.verb,
             by=answer.by,
             always=answer.always and answer.verb == "allow",

@@ -13,10 +13,13 @@ from retinue.host.approvals import Answer
 from retinue.subagent.providers.acp.program import EOF_GRACE_S
 from retinue.tools.secrets import Secrets
 
-__all__ = ["DEPTH_VARIABLE", "Approve", "ExternalAgent", "reject", "title_of"]
+__all__ = ["DEPTH_VARIABLE", "UNNAMED", "Approve", "ExternalAgent", "one_line", "reject", "title_of"]
 
 DEPTH_VARIABLE = "RETINUE_DELEGATION_DEPTH"
 """Tells a program how many delegations lie between a user and the child for which it works."""
+
+UNNAMED = "a call"
+"""A call for which the program has no words."""
 
 _TITLE_CHARS = 500
 
@@ -30,10 +33,16 @@ async def reject(_agent: Agent, _call: JSONObject) -> Answer:
 
 
 def title_of(call: JSONObject) -> str | None:
-    """What the program calls the call, on one line and cut where it is long; None if it says nothing."""
+    """What the program calls the call, as a line; None if it says nothing."""
     title = call.get("title")
-    line = " ".join(title[: 2 * _TITLE_CHARS].split()) if isinstance(title, str) else ""
-    return (line if len(line) <= _TITLE_CHARS else f"{line[:_TITLE_CHARS]}…") or None
+    return (one_line(title, _TITLE_CHARS) or None) if isinstance(title, str) else None
+
+
+def one_line(text: str, most_chars: int) -> str:
+    """What a program wrote, as a line without control characters, cut where it is long."""
+    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * most_chars])
+    line = " ".join(shown.split())
+    return line if len(line) <= most_chars else f"{line[: most_chars - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
