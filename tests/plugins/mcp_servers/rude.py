@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 how = sys.argv[1]
 
@@ -71,6 +72,8 @@ for line in sys.stdin:
         case "tools/call" if how == "refuser":
             error = {"code": -32000, "message": "not today"}
             print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+        case "tools/call" if how == "stays":
+            Path(sys.argv[2]).write_text(f"{os.getpid()}\n")
         case "tools/call" if how == "halves":
             say(message["id"], {"content": [{"type": "text", "text": "cut \ud83d"}]})
         case "tools/call" if how == "mumbler":
@@ -81,3 +84,5 @@ for line in sys.stdin:
             if "id" in message:
                 error = {"code": -32601, "message": "no such method"}
                 print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+if how == "stays":
+    time.sleep(600)

@@ -12,7 +12,6 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-from anyio import to_thread
 from anyio.abc import TaskGroup
 from msgspec import Meta, Struct
 
@@ -25,7 +24,7 @@ from retinue.plugins.acp.asking import allow, by_policy
 from retinue.plugins.acp.known import KNOWN
 from retinue.plugins.permissions import PERMISSIONS
 from retinue.plugins.shell.environment import command_environment, is_secret_name
-from retinue.plugins.shell.running_groups import RunningGroups
+from retinue.plugins.shell.running_groups import running_groups
 from retinue.plugins.variables import filled
 from retinue.subagent.continuation import CONTINUATIONS
 from retinue.subagent.providers.acp.client import PROVIDER, AcpClient
@@ -112,10 +111,7 @@ async def _install(
     backends = host.require(BACKENDS, needed_by="acp")
     continuations = host.require(CONTINUATIONS, needed_by="acp")
     permissions = host.require(PERMISSIONS, needed_by="acp")
-    running = None if host.options.home is None else RunningGroups(host.options.home / "running")
-    if running is not None:
-        await to_thread.run_sync(running.reap)
-    client = AcpClient(host.agents, known, group, groups=running)
+    client = AcpClient(host.agents, known, group, groups=await running_groups(host.options.home))
     stack.enter_context(host.add_client(client))
     stack.enter_context(host.agents.on_setup(_without_prompt))
     stack.enter_context(host.provide(OWN_APPROVALS, _approvals_of(config)))

@@ -23,6 +23,7 @@ from retinue.plugins.mcp.servers import ServerConfig, read_servers, resolved, se
 from retinue.plugins.mcp.tools import ServerTools
 from retinue.plugins.mcp.trees import TREE_SERVERS, TreeServers, client_opener
 from retinue.plugins.permissions import PERMISSIONS
+from retinue.plugins.shell.running_groups import RunningGroups, running_groups
 
 __all__ = ["OPTIONS", "MCPConfig", "plugin"]
 
@@ -52,19 +53,22 @@ async def plugin(host: Host, config: MCPConfig) -> AsyncGenerator[None]:
     servers = {
         name: resolved(name, server, host.options.environ) for name, server in given.items() if not server.disabled
     }
-    brought = TreeServers(host, start_wait_s=config.start_wait_s)
+    groups = await running_groups(host.options.home)
+    brought = TreeServers(host, start_wait_s=config.start_wait_s, groups=groups)
     with host.provide(TREE_SERVERS, brought), host.agents.on_setup(brought.compose):
         try:
-            async with _configured(host, config, servers) if servers else nullcontext():
+            async with _configured(host, config, servers, groups) if servers else nullcontext():
                 yield
         finally:
             await brought.aclose()
 
 
 @asynccontextmanager
-async def _configured(host: Host, config: MCPConfig, servers: Mapping[str, ServerConfig]) -> AsyncGenerator[None]:
+async def _configured(
+    host: Host, config: MCPConfig, servers: Mapping[str, ServerConfig], groups: RunningGroups | None
+) -> AsyncGenerator[None]:
     """The servers of the configuration, whose tools all agents have."""
-    open_client = client_opener()
+    open_client = client_opener(groups)
     permissions = host.require(PERMISSIONS, needed_by="mcp")
     connections = {
         name: Connection(name, server, open_client, cwd=host.options.cwd, clock=host.clock)

@@ -33,6 +33,7 @@ from retinue.plugins.mcp.listing import with_usable_tools
 from retinue.plugins.mcp.program import program_streams
 from retinue.plugins.mcp.servers import ServerConfig
 from retinue.plugins.shell.environment import command_environment
+from retinue.plugins.shell.running_groups import RunningGroups
 from retinue.tools.secrets import ByteMask, Secrets
 from retinue.tools.tool import ToolResult
 
@@ -190,8 +191,10 @@ class _SDK:
 
 
 @asynccontextmanager
-async def open_client(name: str, server: ServerConfig, folder: Path | None) -> AsyncGenerator[_SDK]:
-    """A connection to the server. Raises: Lost if there is none to be had."""
+async def open_client(
+    name: str, server: ServerConfig, folder: Path | None, *, groups: RunningGroups | None
+) -> AsyncGenerator[_SDK]:
+    """A connection to the server; a program is in `groups` while it runs. Raises: Lost if there is none to be had."""
     if not _sdk_log.hasHandlers():  # else what it cannot read becomes tracebacks on stderr, one each
         _sdk_log.addHandler(logging.NullHandler())
     signals = _Signals()
@@ -209,7 +212,7 @@ async def open_client(name: str, server: ServerConfig, folder: Path | None) -> A
         try:
             if server.command is not None:
                 said = await stack.enter_async_context(diagnostics(ByteMask(Secrets(server.env.values()))))
-            transport = _transport(server, folder, said, refused)
+            transport = _transport(server, folder, said, refused, groups)
             client = SDKClient(
                 _watched(name, transport, signals),
                 message_handler=notified,
@@ -232,7 +235,13 @@ async def _watched(name: str, transport: Any, signals: _Signals) -> AsyncGenerat
         yield _Watched(name, reading, signals), writing
 
 
-def _transport(server: ServerConfig, folder: Path | None, said: Diagnostics | None, refused: list[str]) -> Any:
+def _transport(
+    server: ServerConfig,
+    folder: Path | None,
+    said: Diagnostics | None,
+    refused: list[str],
+    groups: RunningGroups | None,
+) -> Any:
     if server.command is None:
         assert server.url is not None
         return _http(server.url, server.headers, refused)
@@ -242,6 +251,7 @@ def _transport(server: ServerConfig, folder: Path | None, said: Diagnostics | No
         cwd=(folder or Path()) / (server.cwd or ""),
         env={**command_environment(os.environ), **server.env},
         said=said.file,
+        groups=groups,
     )
 
 

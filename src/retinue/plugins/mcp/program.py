@@ -22,6 +22,7 @@ from retinue.base.jsonrpc import MAX_LINE_BYTES
 from retinue.base.lines import Lines
 from retinue.base.pipe import ProgramPipe
 from retinue.plugins.mcp.frames import Unreadable, read_line
+from retinue.plugins.shell.running_groups import RunningGroups
 
 __all__ = ["Streams", "program_streams"]
 
@@ -35,15 +36,16 @@ Streams: TypeAlias = tuple[
 
 @asynccontextmanager
 async def program_streams(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], said: TextIO
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], said: TextIO, groups: RunningGroups | None
 ) -> AsyncGenerator[Streams]:
     """What the program says, until it ends its output, and where it is spoken to. `said` is its standard error.
+    `groups` knows of it while it runs.
 
     After the block nothing that it started is left; that takes as long as the graces. Raises: OSError, ValueError.
     """
     pipe = ProgramPipe()
     try:
-        process = await _started(argv, pipe, cwd, env, said)
+        process = await _started(argv, pipe, cwd, env, said, groups)
         to_us, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         writing, to_it = anyio.create_memory_object_stream[SessionMessage](0)
         try:
@@ -56,24 +58,38 @@ async def program_streams(
                 finally:
                     group.cancel_scope.cancel()
         finally:
-            await _ended(process, pipe)
+            try:
+                await _ended(process, pipe)
+            finally:
+                if groups is not None:
+                    groups.remove(process.pid)
     finally:
         pipe.close()
 
 
-async def _started(argv: Sequence[str], pipe: ProgramPipe, cwd: Path, env: Mapping[str, str], said: TextIO) -> Process:
+async def _started(
+    argv: Sequence[str],
+    pipe: ProgramPipe,
+    cwd: Path,
+    env: Mapping[str, str],
+    said: TextIO,
+    groups: RunningGroups | None,
+) -> Process:
     try:
         # Shielded: if this were cancelled after the fork, nobody could stop the whole group.
         with anyio.CancelScope(shield=True):
-            return await anyio.open_process(
+            process = await anyio.open_process(
                 list(argv),
                 stdin=pipe.theirs_in,
                 stdout=pipe.theirs_out,
                 stderr=said,
                 cwd=str(cwd),
-                env=dict(env),
+                env=dict(env) if groups is None else {**env, **groups.mark},
                 start_new_session=True,
             )
+            if groups is not None:
+                groups.add(process.pid)
+            return process
     except subprocess.SubprocessError as error:
         raise OSError(str(error)) from error
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -16,26 +17,28 @@ from retinue.plugins.mcp.connection import Connection, OpenClient
 from retinue.plugins.mcp.servers import ServerConfig, checked, secret_values
 from retinue.plugins.mcp.tools import ServerTools
 from retinue.plugins.permissions import PERMISSIONS
+from retinue.plugins.shell.running_groups import RunningGroups
 
 __all__ = ["TREE_SERVERS", "TreeServers", "client_opener"]
 
 
-def client_opener() -> OpenClient:
-    """What opens connections. Raises: ConfigError without the extra `mcp`."""
+def client_opener(groups: RunningGroups | None) -> OpenClient:
+    """What opens connections; programs are in `groups` while they run. Raises: ConfigError without the extra `mcp`."""
     try:
         from retinue.plugins.mcp import client
     except ImportError as error:
         raise ConfigError(
             "MCP servers are asked for, but the extra is missing; in the folder of Retinue: pip install -e '.[mcp]'"
         ) from error
-    return client.open_client
+    return partial(client.open_client, groups=groups)
 
 
 class TreeServers:
     """The servers of all trees of one host that somebody brought some for."""
 
-    def __init__(self, host: Host, *, start_wait_s: float) -> None:
+    def __init__(self, host: Host, *, start_wait_s: float, groups: RunningGroups | None) -> None:
         self._host = host
+        self._groups = groups
         self._start_wait_s = start_wait_s
         self._trees: dict[SessionId, Sequence[Connection]] = {}
         self._secrets: dict[SessionId, Undo] = {}
@@ -45,7 +48,7 @@ class TreeServers:
         for name, server in servers.items():
             checked(name, server)
         if servers:
-            client_opener()
+            client_opener(self._groups)
 
     async def bring(self, root: SessionId, servers: Mapping[str, ServerConfig], *, cwd: Path) -> None:
         """Agents of that tree that are made later have the tools of these servers, which are starting in `cwd`.
@@ -56,7 +59,7 @@ class TreeServers:
         await self.take(root)
         if not servers:
             return
-        opener = client_opener()
+        opener = client_opener(self._groups)
         self._secrets[root] = self._host.secrets.add(
             value for server in servers.values() for value in secret_values(server)
         )

@@ -30,7 +30,7 @@ from retinue.plugins.shell.background import start_background
 from retinue.plugins.shell.buffer import OutputBuffer
 from retinue.plugins.shell.environment import command_environment
 from retinue.plugins.shell.process import CommandRun, start_command
-from retinue.plugins.shell.running_groups import RunningGroups
+from retinue.plugins.shell.running_groups import RunningGroups, running_groups
 from retinue.prompt.sections import AssemblyContext, Section
 from retinue.tasks.runtime import TASKS, Tasks
 from retinue.tasks.wording import receipt
@@ -60,9 +60,7 @@ OPTIONS = ShellConfig
 async def plugin(host: Host, config: ShellConfig) -> AsyncGenerator[None]:
     """The tool and its guidance are there. Raises: MissingSeam without permissions."""
     home = host.options.home
-    running = None if home is None else RunningGroups(home / "running")
-    if running is not None:
-        await to_thread.run_sync(running.reap)
+    running = await running_groups(home)
     tools = shell_tools(
         host.require(PERMISSIONS, needed_by="shell"),
         spill=None if home is None else home / "spill",

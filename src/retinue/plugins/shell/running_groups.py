@@ -1,4 +1,4 @@
-"""Which groups of commands run, in files: what a killed process left running is found and ended by the next one.
+"""Which groups of commands and other programs run, in files, so that what a killed process left is ended by the next.
 
 Linux only, since it rests on /proc. A number that another process has by now is never signalled: a group is ours if its
 leader began when we noted it, or, once that is gone, if one of its members still carries the mark of the owner in the
@@ -15,12 +15,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from anyio import to_thread
 from msgspec import Struct
 
 from retinue.base.processes import processes, start_time
 from retinue.tools.output import write_private
 
-__all__ = ["Leftover", "RunningGroups"]
+__all__ = ["Leftover", "RunningGroups", "running_groups"]
 
 _TERM_S = 1.0
 """From SIGTERM to SIGKILL."""
@@ -96,6 +97,15 @@ class RunningGroups:
         for pid, started in left:
             _signal(pid, started, signal.SIGKILL)
             self.remove(pid)
+
+
+async def running_groups(home: Path | None) -> RunningGroups | None:
+    """Those of a home; what dead processes left running there was ended. None without a home."""
+    if home is None:
+        return None
+    groups = RunningGroups(home / "running")
+    await to_thread.run_sync(groups.reap)
+    return groups
 
 
 def _mark_of(owner: int, started: int) -> str:
