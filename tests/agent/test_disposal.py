@@ -70,6 +70,60 @@ async def test_disposal_is_done_once_and_later_calls_wait_for_it(store: SessionS
     assert (count, ended) == (1, 2)
 
 
+async def test_whoever_asks_for_a_disposal_gets_what_it_failed_with(store: SessionStore) -> None:
+    gate = Gate()
+    failures: list[Exception] = []
+
+    async def closing() -> None:
+        await gate.wait()
+        raise ValueError("scope")
+
+    async with scripted_host(ScriptedModel(), store=store) as host:
+        agent = await start_agent(host)
+        agent.scope.push_async_callback(closing)
+
+        async def dispose() -> None:
+            try:
+                await host.agents.dispose(agent)
+            except ValueError as error:
+                failures.append(error)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(dispose)
+            group.start_soon(dispose)
+            await gate.wait_reached()
+            gate.open()
+        await dispose()
+        assert len(failures) == 3
+        assert len(set(failures)) == 1
+
+
+async def test_a_resume_waits_for_a_disposal_that_fails_and_does_not_fail_with_it(store: SessionStore) -> None:
+    gate = Gate()
+
+    async def closing() -> None:
+        await gate.wait()
+        raise ValueError("scope")
+
+    async with scripted_host(ScriptedModel(), store=store) as host:
+        agent = await start_agent(host)
+        agent.scope.push_async_callback(closing)
+
+        async def dispose() -> None:
+            with pytest.raises(ValueError, match="scope"):
+                await host.agents.dispose(agent)
+
+        async def resume() -> None:
+            assert await resume_agent(host, agent.id) is not agent
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(dispose)
+            await gate.wait_reached()
+            group.start_soon(resume)
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+
+
 async def test_a_failing_teardown_still_leaves_the_registry(store: SessionStore) -> None:
     async with scripted_host(ScriptedModel(), store=store) as host:
         agent = await start_agent(host)

@@ -74,6 +74,8 @@ class Agent:
         self.conversation = Conversation()
         self.failure: RetinueError | None = None
         """Why the agent stopped for good, if it did."""
+        self.disposal_failure: Exception | None = None
+        """What its disposal failed with, once that is over."""
         self._phase: Phase = Opening()
         self._closing = False
         self._at_rest = anyio.Event()

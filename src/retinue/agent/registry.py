@@ -143,9 +143,12 @@ class Agents:
         raises: nothing is left behind then.
         """
         while (live := self._live.get(id) or self._going(id)) is not None:
-            if live.failure is None and live not in self._disposals:
+            if live in self._disposals:
+                await self._wait_disposed(live)
+            elif live.failure is None:
                 return live
-            await self.dispose(live)
+            else:
+                await self.dispose(live)
         with self._reserved(id):
             session = await self._environment.sessions.load(id)
             made = descriptor(session.header, session.events)
@@ -230,14 +233,12 @@ class Agents:
 
         Its turn, if one runs, ends as aborted by `disposed`; pending messages stay. `last` is called when the agent is
         gone and its session is still loaded, with what closing the scope raised, which is then not raised here. Later
-        calls wait for the first. Shielded from cancellation. Raises: what closing the agent's scope raises, from the
-        first call alone.
+        calls have the result of the first. Shielded from cancellation. Raises: what closing the agent's scope raises.
         """
-        done = self._disposals.get(agent)
-        if done is not None or not self.is_live(agent):
-            if done is not None:
-                with anyio.CancelScope(shield=True):
-                    await done.wait()
+        if agent in self._disposals or not self.is_live(agent):
+            await self._wait_disposed(agent)
+            if agent.disposal_failure is not None:
+                raise agent.disposal_failure
             return
         self._disposals[agent] = done = anyio.Event()
         with anyio.CancelScope(shield=True):
@@ -246,9 +247,19 @@ class Agents:
                     await self._end(agent, last)
                 finally:
                     await self._let_go(agent)
+            except Exception as error:
+                agent.disposal_failure = error
+                raise
             finally:  # whoever waits for the end must not wait for ever, whatever went wrong with it
                 del self._disposals[agent]
                 done.set()
+
+    async def _wait_disposed(self, agent: Agent) -> None:
+        """The disposal of the agent, if one is under way, is over, whatever it came to."""
+        done = self._disposals.get(agent)
+        if done is not None:
+            with anyio.CancelScope(shield=True):
+                await done.wait()
 
     async def _end(self, agent: Agent, last: LastWord | None) -> None:
         agent.close_admission()
