@@ -10,15 +10,14 @@ from types import MappingProxyType
 
 from msgspec import UNSET
 
-from retinue.acp.types import (
+from retinue.acp.blocks import ImageBlock, TextBlock
+from retinue.acp.updates import (
     CommonContent,
     DiffContent,
-    ImageBlock,
     Location,
     Plan,
     PlanEntry,
     TerminalContent,
-    TextBlock,
     ToolCallAsked,
     ToolCallChanged,
     ToolCallStarted,

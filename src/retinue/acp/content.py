@@ -9,7 +9,7 @@ from typing import assert_never
 import msgspec
 from msgspec import Raw
 
-from retinue.acp.types import AudioBlock, Block, ImageBlock, ResourceBlock, ResourceLink, TextBlock
+from retinue.acp.blocks import AudioBlock, Block, ImageBlock, ResourceBlock, ResourceLink, TextBlock
 from retinue.base.jsonrpc import INVALID_PARAMS, Failure
 from retinue.model.content import Image, InputBlock, Text
 from retinue.model.images import IMAGE_TYPES, image_of

@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from retinue.acp.types import ListParams
+from retinue.acp.params import ListParams
 from retinue.base.json import JSON, JSONObject
 from retinue.base.jsonrpc import INVALID_PARAMS, Failure
 from retinue.compose.app import App

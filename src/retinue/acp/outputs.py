@@ -12,8 +12,9 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from retinue.acp.blocks import TextBlock
 from retinue.acp.calls import call_id, call_returned, verbatim
-from retinue.acp.types import CommonContent, TerminalContent, TextBlock, ToolCallChanged, ToolContent, Update
+from retinue.acp.updates import CommonContent, TerminalContent, ToolCallChanged, ToolContent, Update
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject
 from retinue.model.content import ToolCall, text_of

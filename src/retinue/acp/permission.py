@@ -14,8 +14,9 @@ import msgspec
 from anyio import to_thread
 from msgspec import Raw
 
+from retinue.acp.params import PermissionAnswer
 from retinue.acp.tree import TreeView
-from retinue.acp.types import PermissionAnswer, PermissionOption
+from retinue.acp.updates import PermissionOption
 from retinue.base.jsonrpc import Failure, Peer
 from retinue.errors import RetinueError, ToolFailure
 from retinue.host.approvals import Answer, Approvals, Question

@@ -18,8 +18,7 @@ from anyio.abc import TaskGroup
 from msgspec import Raw, Struct
 
 from retinue import __version__
-from retinue.acp.types import (
-    VERSION,
+from retinue.acp.params import (
     AuthenticateParams,
     CancelParams,
     CloseParams,
@@ -30,6 +29,7 @@ from retinue.acp.types import (
     PromptParams,
     SetModeParams,
 )
+from retinue.acp.wire import VERSION
 from retinue.base.ids import SessionId, new_session_id
 from retinue.base.json import JSON, JSONObject
 from retinue.base.jsonrpc import (

@@ -12,7 +12,7 @@ from retinue.acp.content import prompt_content
 from retinue.acp.failures import as_failure
 from retinue.acp.transcript import stop_reason
 from retinue.acp.tree import TreeView
-from retinue.acp.types import SessionInfo, StopReason
+from retinue.acp.updates import SessionInfo, StopReason
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.agent.signals import MessageDiscarded

@@ -12,10 +12,11 @@ import anyio
 
 from retinue.acp.listing import absolute, same_folder
 from retinue.acp.outputs import TerminalKey
+from retinue.acp.params import LoadParams, McpServer, NewParams
 from retinue.acp.permission import ClientAnswers, Start
 from retinue.acp.session import OpenSession
 from retinue.acp.tree import TreeView
-from retinue.acp.types import LoadParams, McpServer, NewParams, Update
+from retinue.acp.updates import Update
 from retinue.agent.signals import CallOutput, ChunkArrived, ChunksWithdrawn
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject

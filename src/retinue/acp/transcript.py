@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from retinue.acp.blocks import ImageBlock, TextBlock
 from retinue.acp.calls import call_id, call_started, plan_of, shown
 from retinue.acp.outputs import Outputs, TerminalKey
-from retinue.acp.types import (
+from retinue.acp.updates import (
     AgentChunk,
     Cost,
-    ImageBlock,
     ModeChanged,
     State,
     StopReason,
-    TextBlock,
     ThoughtChunk,
     ToolCallChanged,
     ToolCallStarted,

@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from heapq import merge
 from pathlib import Path
 
+from retinue.acp.blocks import TextBlock
 from retinue.acp.calls import call_asked, call_id, shown
 from retinue.acp.outputs import TerminalKey
 from retinue.acp.transcript import Transcript
-from retinue.acp.types import (
+from retinue.acp.updates import (
     CommonContent,
     SessionMessage,
     State,
     SubagentUpdate,
-    TextBlock,
     ToolCallAsked,
     ToolCallChanged,
     Update,

@@ -1,52 +1,31 @@
-"""What goes over the wire, protocol version 1, as far as Retinue speaks it.
-
-Fields that a client may send and Retinue does not need are passed over. Source: https://agentclientprotocol.com, JSON
-Schema of version 1; what concerns subagents is from its unstable part and sent to clients that announce it alone.
-"""
+"""What clients are told: the updates of a session, and the call that they are asked about."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, UnsetType, field
 
-from retinue.base.json import JSON, JSONObject
+from retinue.acp.blocks import ImageBlock, TextBlock
+from retinue.acp.wire import Sent
+from retinue.base.json import JSONObject
 
 __all__ = [
-    "VERSION",
     "AgentChunk",
-    "AudioBlock",
-    "AuthenticateParams",
-    "Block",
-    "CancelParams",
-    "CloseParams",
     "CommonContent",
     "Cost",
     "DiffContent",
-    "ImageBlock",
-    "InitializeParams",
-    "ListParams",
-    "LoadParams",
     "Location",
-    "McpServer",
     "ModeChanged",
-    "NameValue",
-    "NewParams",
-    "PermissionAnswer",
     "PermissionOption",
     "Plan",
     "PlanEntry",
-    "PromptParams",
-    "ResourceBlock",
-    "ResourceLink",
     "SessionInfo",
     "SessionMessage",
-    "SetModeParams",
     "State",
     "StopReason",
     "SubagentUpdate",
     "TerminalContent",
-    "TextBlock",
     "ThoughtChunk",
     "ToolCallAsked",
     "ToolCallChanged",
@@ -59,9 +38,6 @@ __all__ = [
     "UserChunk",
 ]
 
-VERSION = 1
-"""Of the protocol."""
-
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
 ToolKind: TypeAlias = Literal[
     "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
@@ -69,145 +45,7 @@ ToolKind: TypeAlias = Literal[
 ToolStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
 
 
-class _In(Struct, frozen=True, kw_only=True, rename="camel"):
-    pass
-
-
-class _Out(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    pass
-
-
-# Content, in both directions
-
-
-class TextBlock(_Out, frozen=True, tag="text", tag_field="type"):
-    """Text, or Markdown."""
-
-    text: str
-
-
-class ImageBlock(_Out, frozen=True, tag="image", tag_field="type"):
-    """An image as base64 text."""
-
-    data: str
-    mime_type: str
-
-
-class AudioBlock(_In, frozen=True, tag="audio", tag_field="type"):
-    """Sound, which Retinue does not take."""
-
-
-class ResourceLink(_In, frozen=True, tag="resource_link", tag_field="type"):
-    """Something that the agent may read."""
-
-    name: str
-    uri: str
-    title: str | None = None
-    description: str | None = None
-
-
-class _Contents(_In, frozen=True):
-    uri: str
-    text: str | None = None
-    blob: str | None = None
-    mime_type: str | None = None
-
-
-class ResourceBlock(_In, frozen=True, tag="resource", tag_field="type"):
-    """Something that comes with the prompt: text, or base64 text."""
-
-    resource: _Contents
-
-
-Block: TypeAlias = TextBlock | ImageBlock | AudioBlock | ResourceLink | ResourceBlock
-
-
-# What clients ask
-
-
-class InitializeParams(_In, frozen=True):
-    """`initialize`. Capabilities are read one by one, since a bad one shall not spoil the others."""
-
-    protocol_version: int
-    client_capabilities: JSON = None
-
-
-class AuthenticateParams(_In, frozen=True):
-    """`authenticate`."""
-
-    method_id: str
-
-
-class NameValue(_In, frozen=True):
-    """An environment variable or a header."""
-
-    name: str
-    value: str
-
-
-class McpServer(_In, frozen=True):
-    """A server of tools: a program, unless it says `http`."""
-
-    name: str
-    type: str = "stdio"
-    command: str | None = None
-    args: tuple[str, ...] = ()
-    env: tuple[NameValue, ...] = ()
-    url: str | None = None
-    headers: tuple[NameValue, ...] = ()
-
-
-class NewParams(_In, frozen=True):
-    """`session/new`."""
-
-    cwd: str
-    mcp_servers: tuple[McpServer, ...] = ()
-    additional_directories: tuple[str, ...] = ()
-
-
-class LoadParams(NewParams, frozen=True, kw_only=True):
-    """`session/load` and `session/resume`."""
-
-    session_id: str
-
-
-class ListParams(_In, frozen=True):
-    """`session/list`."""
-
-    cwd: str | None = None
-    cursor: str | None = None
-
-
-class CloseParams(_In, frozen=True):
-    """`session/close`."""
-
-    session_id: str
-
-
-class CancelParams(_In, frozen=True):
-    """`session/cancel`."""
-
-    session_id: str
-
-
-class SetModeParams(_In, frozen=True):
-    """`session/set_mode`."""
-
-    session_id: str
-    mode_id: str
-
-
-class PromptParams(_In, frozen=True):
-    """`session/prompt`. Blocks are read one by one, so that the error names the one that is wrong."""
-
-    session_id: str
-    prompt: tuple[Raw, ...]
-
-
-# What clients are told
-
-
-class _Update(_Out, frozen=True, tag_field="sessionUpdate"):
+class _Update(Sent, frozen=True, tag_field="sessionUpdate"):
     pass
 
 
@@ -228,13 +66,13 @@ class ThoughtChunk(_Chunk, frozen=True, tag="agent_thought_chunk"):
     """What the model thinks."""
 
 
-class CommonContent(_Out, frozen=True, tag="content", tag_field="type"):
+class CommonContent(Sent, frozen=True, tag="content", tag_field="type"):
     """A block as content of a call."""
 
     content: TextBlock | ImageBlock
 
 
-class DiffContent(_Out, frozen=True, tag="diff", tag_field="type"):
+class DiffContent(Sent, frozen=True, tag="diff", tag_field="type"):
     """A change of a file; without `old_text` it is new."""
 
     path: str
@@ -242,7 +80,7 @@ class DiffContent(_Out, frozen=True, tag="diff", tag_field="type"):
     old_text: str | None = None
 
 
-class TerminalContent(_Out, frozen=True, tag="terminal", tag_field="type"):
+class TerminalContent(Sent, frozen=True, tag="terminal", tag_field="type"):
     """A terminal that shows what a call says."""
 
     terminal_id: str
@@ -251,7 +89,7 @@ class TerminalContent(_Out, frozen=True, tag="terminal", tag_field="type"):
 ToolContent: TypeAlias = CommonContent | DiffContent | TerminalContent
 
 
-class Location(_Out, frozen=True):
+class Location(Sent, frozen=True):
     """A file that a call is about."""
 
     path: str
@@ -284,7 +122,7 @@ class ToolCallChanged(_Update, frozen=True, tag="tool_call_update"):
     meta: JSONObject | None = field(default=None, name="_meta")
 
 
-class ToolCallAsked(_Out, frozen=True, kw_only=True):
+class ToolCallAsked(Sent, frozen=True, kw_only=True):
     """A call that waits for somebody's word; the client may not know of it yet."""
 
     tool_call_id: str
@@ -297,7 +135,7 @@ class ToolCallAsked(_Out, frozen=True, kw_only=True):
     status: ToolStatus | None = None
 
 
-class PermissionOption(_Out, frozen=True):
+class PermissionOption(Sent, frozen=True):
     """One possible answer."""
 
     option_id: str
@@ -305,18 +143,7 @@ class PermissionOption(_Out, frozen=True):
     kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
 
 
-class _PermissionOutcome(_In, frozen=True):
-    outcome: str
-    option_id: str | None = None
-
-
-class PermissionAnswer(_In, frozen=True):
-    """The result of `session/request_permission`."""
-
-    outcome: _PermissionOutcome
-
-
-class PlanEntry(_Out, frozen=True):
+class PlanEntry(Sent, frozen=True):
     """One thing to do."""
 
     content: str
@@ -336,7 +163,7 @@ class ModeChanged(_Update, frozen=True, tag="current_mode_update"):
     current_mode_id: str
 
 
-class Cost(_Out, frozen=True):
+class Cost(Sent, frozen=True):
     """Money."""
 
     amount: float
@@ -357,12 +184,12 @@ class SessionInfo(_Update, frozen=True, tag="session_info_update"):
     title: str
 
 
-class _ErrorObject(_Out, frozen=True):
+class _ErrorObject(Sent, frozen=True):
     code: int
     message: str
 
 
-class State(_Out, frozen=True):
+class State(Sent, frozen=True):
     """What a child is doing; `error` where it stopped with one."""
 
     state: Literal["running", "idle", "requires_action"]
