@@ -10,7 +10,7 @@ import anyio
 from retinue.acp.server import Server
 from retinue.acp.source import Fixed, Route, Source
 from retinue.base.ids import SessionId, new_session_id
-from retinue.base.jsonrpc import MAX_LINE_BYTES
+from retinue.base.lines import MAX_LINE_BYTES
 from retinue.compose.app import App
 from retinue.testing.pipes import MemoryPipe, pipe_pair
 from tests.acp.frames import check_frame, check_result

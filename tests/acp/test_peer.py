@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from retinue.base.frames import INVALID_PARAMS, Failure
 from retinue.base.json import JSON, decode
-from retinue.base.jsonrpc import INVALID_PARAMS, Failure, Peer
+from retinue.base.jsonrpc import Peer
 from retinue.testing.host import no_errors
 from retinue.testing.pipes import MemoryPipe, pipe_pair
 

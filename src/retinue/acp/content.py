@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from retinue.acp.blocks import AudioBlock, Block, ImageBlock, ResourceBlock, ResourceLink, TextBlock
-from retinue.base.jsonrpc import INVALID_PARAMS, Failure
+from retinue.base.frames import INVALID_PARAMS, Failure
 from retinue.model.content import Image, InputBlock, Text
 from retinue.model.images import IMAGE_TYPES, image_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retinue.base.jsonrpc import AUTH_REQUIRED, INTERNAL, INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
+from retinue.base.frames import AUTH_REQUIRED, INTERNAL, INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
 from retinue.errors import (
     BadInput,
     ConfigError,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from retinue.acp.params import ListParams
+from retinue.base.frames import INVALID_PARAMS, Failure
 from retinue.base.json import JSON, JSONObject
-from retinue.base.jsonrpc import INVALID_PARAMS, Failure
 from retinue.compose.app import App
 from retinue.errors import CorruptSession, SessionNotFound
 from retinue.session.store import SessionSummary

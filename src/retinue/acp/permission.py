@@ -17,7 +17,8 @@ from msgspec import Raw
 from retinue.acp.params import PermissionAnswer
 from retinue.acp.tree import TreeView
 from retinue.acp.updates import PermissionOption
-from retinue.base.jsonrpc import Failure, Peer
+from retinue.base.frames import Failure
+from retinue.base.jsonrpc import Peer
 from retinue.errors import RetinueError, ToolFailure
 from retinue.host.approvals import Answer, Approvals, Question
 from retinue.plugins.confined import open_regular

@@ -30,18 +30,11 @@ from retinue.acp.params import (
     SetModeParams,
 )
 from retinue.acp.wire import VERSION
+from retinue.base.frames import INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND, UNKNOWN_METHOD, Failure
 from retinue.base.ids import SessionId, new_session_id
 from retinue.base.json import JSON, JSONObject
-from retinue.base.jsonrpc import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    MAX_LINE_BYTES,
-    RESOURCE_NOT_FOUND,
-    UNKNOWN_METHOD,
-    Failure,
-    Peer,
-    Pipe,
-)
+from retinue.base.jsonrpc import Peer
+from retinue.base.lines import MAX_LINE_BYTES, Pipe
 from retinue.errors import ConfigError, ModelNotConfigured, RetinueError
 
 if TYPE_CHECKING:  # all that is needed to answer `initialize` is imported above

@@ -16,8 +16,8 @@ from retinue.acp.updates import SessionInfo, StopReason
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
 from retinue.agent.signals import MessageDiscarded
+from retinue.base.frames import INTERNAL, INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
 from retinue.base.ids import SessionId, new_message_id
-from retinue.base.jsonrpc import INTERNAL, INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
 from retinue.base.scope import Undo
 from retinue.compose.app import App
 from retinue.errors import RetinueError, error_record

@@ -18,9 +18,10 @@ from retinue.acp.session import OpenSession
 from retinue.acp.tree import TreeView
 from retinue.acp.updates import Update
 from retinue.agent.signals import CallOutput, ChunkArrived, ChunksWithdrawn
+from retinue.base.frames import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure
 from retinue.base.ids import SessionId
 from retinue.base.json import JSON, JSONObject
-from retinue.base.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, Failure, Peer
+from retinue.base.jsonrpc import Peer
 from retinue.base.scope import Undo
 from retinue.compose.app import App
 from retinue.errors import ConfigError

@@ -1,8 +1,25 @@
-"""A stream of bytes as lines, none of them longer than memory can bear."""
+"""Streams of bytes, and the lines in them, none longer than memory can bear."""
 
 from __future__ import annotations
 
-__all__ = ["Lines"]
+from typing import Protocol
+
+__all__ = ["MAX_LINE_BYTES", "Lines", "Pipe"]
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""Prompts carry images, but memory has an end."""
+
+
+class Pipe(Protocol):
+    """Two streams of bytes. Its methods are never called twice at the same time each."""
+
+    async def receive(self) -> bytes:
+        """Some bytes; none at the end of the stream, and ever after."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """The bytes are on their way. Raises: OSError if nobody reads any more."""
+        ...
 
 
 class Lines:

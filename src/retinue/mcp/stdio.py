@@ -14,8 +14,7 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from retinue.base.jsonrpc import MAX_LINE_BYTES, Pipe
-from retinue.base.lines import Lines
+from retinue.base.lines import MAX_LINE_BYTES, Lines, Pipe
 from retinue.plugins.mcp.frames import Unreadable, read_line, too_long
 
 __all__ = ["Reading", "Writing", "host_streams"]

@@ -18,8 +18,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from retinue.base.family import Family
-from retinue.base.jsonrpc import MAX_LINE_BYTES
-from retinue.base.lines import Lines
+from retinue.base.lines import MAX_LINE_BYTES, Lines
 from retinue.base.pipe import ProgramPipe
 from retinue.plugins.mcp.frames import Unreadable, read_line
 from retinue.plugins.shell.running_groups import RunningGroups

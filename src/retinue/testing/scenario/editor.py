@@ -13,8 +13,9 @@ from msgspec import Raw
 
 from retinue.acp.server import Server
 from retinue.acp.source import Fixed, Route
+from retinue.base.frames import UNKNOWN_METHOD, Failure
 from retinue.base.json import JSON, JSONObject, decode
-from retinue.base.jsonrpc import UNKNOWN_METHOD, Failure, Peer
+from retinue.base.jsonrpc import Peer
 from retinue.compose.app import App
 from retinue.errors import BadInput, NotFound
 from retinue.subagent.continuation import CONTINUATIONS

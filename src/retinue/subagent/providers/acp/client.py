@@ -12,8 +12,9 @@ from anyio.abc import TaskGroup
 from msgspec import Raw
 
 from retinue.agent.registry import Agents
+from retinue.base.frames import UNKNOWN_METHOD, Failure
 from retinue.base.json import JSON
-from retinue.base.jsonrpc import UNKNOWN_METHOD, Failure, Handler
+from retinue.base.jsonrpc import Handler
 from retinue.errors import ExternalAgentFailed
 from retinue.model.chunks import Sink
 from retinue.model.client import Body, ModelRequest, Transcript

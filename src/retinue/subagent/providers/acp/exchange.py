@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from retinue.agent.agent import Agent
 from retinue.agent.phase import Cause
+from retinue.base.frames import INVALID_PARAMS, UNKNOWN_METHOD, Failure
 from retinue.base.json import JSON, JSONObject
-from retinue.base.jsonrpc import INVALID_PARAMS, UNKNOWN_METHOD, Failure
 from retinue.errors import ExternalAgentFailed
 from retinue.host.approvals import Answer
 from retinue.model.chunks import Finish, FinishReason, ReasoningDelta, Sink, TextDelta, Used

@@ -17,8 +17,9 @@ from msgspec import Raw
 
 from retinue.base.diagnostics import Diagnostics, diagnostics
 from retinue.base.family import Family
+from retinue.base.frames import AUTH_REQUIRED, Failure
 from retinue.base.json import JSONObject
-from retinue.base.jsonrpc import AUTH_REQUIRED, Answer, Failure, Handler, Peer
+from retinue.base.jsonrpc import Answer, Handler, Peer
 from retinue.base.pipe import ProgramPipe
 from retinue.errors import ExternalAgentFailed
 from retinue.tools.secrets import ByteMask, Secrets
