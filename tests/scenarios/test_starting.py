@@ -231,6 +231,8 @@ async def test_starts_that_cannot_be_are_refused_before_anything_exists(tmp_path
         child = await start(app, agent, child_id=SessionId("taken"))
         await refused(DuplicateChild, child_id=SessionId("taken"))
         await refused(DuplicateChild, child_id=agent.id)
+        await refused(DuplicateChild, child_id=SessionId("taken"), max_depth=0)
+        await refused(DepthExceeded, child_id=SessionId("free"), max_depth=0)
         gate.open()
         await settled(app, child)
         await refused(DuplicateChild, child_id=SessionId("taken"))

@@ -12,7 +12,7 @@ import pytest
 from retinue.agent.agent import Agent
 from retinue.base.groups import lives
 from retinue.base.ids import SessionId
-from retinue.errors import ConfigError, DepthExceeded, ToolFailure, UnsupportedCapability
+from retinue.errors import ConfigError, DepthExceeded, DuplicateChild, ToolFailure, UnsupportedCapability
 from retinue.host.approvals import APPROVALS, Answer, Question
 from retinue.host.host import Host
 from retinue.model.content import Text, text_of
@@ -334,6 +334,8 @@ async def test_depth_is_counted_over_nested_processes(state: Path) -> None:
         root = await start_agent(host)
         with pytest.raises(DepthExceeded, match="depth 4"):
             await providers(host).start("acp:ext", order(root, "say hi", max_depth=3))
+        with pytest.raises(DuplicateChild):
+            await continuations(host).start("acp:ext", order(root, "say hi", max_depth=3, child_id=root.id))
         assert "4" in (await ran(host, root, "env RETINUE_DELEGATION_DEPTH")).text
 
 

@@ -18,6 +18,7 @@ from retinue.base.scope import Undo
 from retinue.errors import (
     ActivationTeardownFailed,
     BadInput,
+    DepthExceeded,
     Draining,
     DuplicateChild,
     Unauthorized,
@@ -33,7 +34,7 @@ from retinue.subagent.authority import Authority
 from retinue.subagent.child import child_depth, child_id, creation, describe, prompt_id
 from retinue.subagent.contributions import ChildSetup, Contributions
 from retinue.subagent.interrupted import settle_interrupted
-from retinue.subagent.provider import Providers, RunRequest
+from retinue.subagent.provider import ContinuableProvider, Providers, RunRequest
 from retinue.subagent.recovery import Recovery
 from retinue.subagent.resident import Accepted, Keyed, Resident
 from retinue.subagent.roster import Roster
@@ -117,6 +118,14 @@ class Continuations:
         self.authority.check_admission(request.parent)
         provider = self._providers.continuable(provider_name, request)
         request = self._providers.adapted(provider_name, request)
+        try:
+            return await self._start(provider_name, provider, request)
+        except DepthExceeded:
+            if request.child_id is not None:
+                await self._is_known(request.child_id, request)  # that it is taken comes before that it is too deep
+            raise
+
+    async def _start(self, provider_name: str, provider: ContinuableProvider, request: RunRequest) -> Accepted:
         child_depth(request)
         made = describe(request, provider_name, "continuable")
         id = child_id(request)
