@@ -76,6 +76,11 @@ async def test_what_a_program_fails_with_is_shown_without_secrets_and_cut(state:
     assert len(came.diagnostic or "") < 1_500
 
 
+async def test_the_last_words_are_in_the_diagnostic_whatever_script_the_failure_is_told_in(state: Path) -> None:
+    came = await outcome(state, f"mutter {'𒀀' * 2_000}")
+    assert (came.diagnostic or "").endswith("the end")
+
+
 async def test_what_a_program_asks_for_is_logged_without_secrets_and_cut(state: Path) -> None:
     agent = program(state, env={"TOKEN": "sesame-open"})
     async with external(ScriptedModel(text("Noted.")), {"ext": agent}) as host:

@@ -137,6 +137,10 @@ def obey(session: str, directive: str) -> str:
         case "spill":
             print(os.environ["TOKEN"] * 2, file=sys.stderr, flush=True)
             os._exit(3)
+        case "mutter":
+            print(f"{'𒀀' * 500} the end", file=sys.stderr, flush=True)
+            ask(session)  # what was written before is read by the time of the answer
+            raise RuntimeError(rest)
         case "fail":
             raise RuntimeError(rest or "the tea is cold")
         case "sleep":

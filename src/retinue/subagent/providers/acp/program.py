@@ -35,8 +35,9 @@ HASTE_S = 2.5
 """The same where the process is about to end, which it does within eight seconds. Source: decision 0011."""
 LEAVE_S = 0.5
 """How long what a program started may outlive it before it is ended."""
-_MOST_CHARS = 1_000
-"""Of what is said about a failure, so that a diagnostic with it has at most 4096 bytes. Source: behaviour SS-16."""
+_MOST_CHARS = 600
+"""Of what is said about a failure. In any script, that and the last words fit into the 4096 bytes of a diagnostic.
+Source: behaviour SS-16."""
 
 
 class Groups(Protocol):
