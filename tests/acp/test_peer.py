@@ -282,6 +282,7 @@ class Stuck:
 
     def __init__(self) -> None:
         self.taken = 0
+        self._offered = anyio.Event()
         self._let = anyio.Event()
 
     async def receive(self) -> bytes:
@@ -289,11 +290,15 @@ class Stuck:
         return b""
 
     async def send(self, data: bytes) -> None:
+        self._offered.set()
         await self._let.wait()
         self._let = anyio.Event()
         self.taken += len(data)
 
-    def let(self) -> None:
+    async def let(self) -> None:
+        """What is sent, now or next, is taken."""
+        await self._offered.wait()
+        self._offered = anyio.Event()
         self._let.set()
 
 
@@ -323,13 +328,15 @@ async def test_whoever_reads_slowly_is_told_as_much_as_there_is_to_tell() -> Non
             await peer.room()
         is_told.set()
 
+    async def read() -> None:
+        while True:
+            await pipe.let()
+
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
-            group.start_soon(peer.run)
-            group.start_soon(tell)
-            while not is_told.is_set():
-                await anyio.wait_all_tasks_blocked()
-                pipe.let()
+            for task in (peer.run, tell, read):
+                group.start_soon(task)
+            await is_told.wait()
             await peer.flushed()
             group.cancel_scope.cancel()
     assert pipe.taken > lines * 990_000
