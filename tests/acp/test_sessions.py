@@ -276,8 +276,10 @@ async def test_a_mode_that_was_chosen_lasts_whatever_permission_the_next_process
 )
 async def test_a_session_that_cannot_be_made_is_refused(tmp_path: Path, params: dict[str, Any]) -> None:
     async with stock(ScriptedModel(), tmp_path) as app, connected(app) as client:
-        for method in ("session/new", "session/load", "session/resume"):
-            assert (await _fails(client, method, sessionId="s", **params)).code in (INVALID_PARAMS, NOT_FOUND)
+        assert (await _fails(client, "session/new", **params)).code == INVALID_PARAMS
+        for method in ("session/load", "session/resume"):  # which name a session that is not there
+            code = NOT_FOUND if params == {"cwd": "/does/not/exist", "mcpServers": []} else INVALID_PARAMS
+            assert (await _fails(client, method, sessionId="s", **params)).code == code
         assert await app.host.sessions.store.roots() == []
 
 
