@@ -15,6 +15,7 @@ from retinue.session.events import UserMessage
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import Reply, call, calls, fail, hold, optional, refuse, text, truncated
+from retinue.tools.function import tool
 from tests.acp.client import Client, WireError, connected, text_block
 from tests.scenarios.stock import log, stock
 
@@ -88,6 +89,21 @@ async def test_tool_calls_show_kind_place_and_change(tmp_path: Path) -> None:
     assert write["content"] == [{"type": "diff", "path": str(tmp_path / "b.txt"), "newText": "new\n"}]
     assert "missing.txt" in missing["content"][0]["content"]["text"]
     assert missing["title"] == "read: missing.txt"
+
+
+async def test_an_offset_of_a_tool_of_your_own_is_no_line(tmp_path: Path) -> None:
+    @tool
+    async def dump(path: str, offset: int) -> str:
+        """Dump bytes."""
+        return f"{path} from {offset}"
+
+    model = ScriptedModel()
+    model.script("", calls(call("dump", path="a.bin", offset=512)), text("Done."))
+    async with stock(model, tmp_path, tools=[dump]) as app, connected(app) as client:
+        session = await client.new(tmp_path)
+        await client.prompt(session, "Dump it.")
+        (shown,) = client.of(session, "tool_call")
+    assert shown["locations"] == [{"path": str(tmp_path / "a.bin")}]
 
 
 async def test_a_file_that_is_replaced_is_shown_as_what_changed(tmp_path: Path) -> None:

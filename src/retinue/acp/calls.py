@@ -76,7 +76,7 @@ def call_started(seq: int, index: int, call: ToolCall, cwd: Path, *, terminal: s
         name=call.name,
         kind=_KINDS.get(call.name, "other"),
         content=_change(call.name, arguments, path) if terminal is None else (TerminalContent(terminal_id=terminal),),
-        locations=_locations(arguments, path),
+        locations=_locations(call.name, arguments, path),
         raw_input=arguments,
         meta=None if terminal is None else {"terminal_info": {"terminal_id": terminal, "cwd": str(cwd)}},
     )
@@ -95,7 +95,7 @@ def call_asked(id: str, question: Question, cwd: Path, *, by: str = "", before: 
         name=question.tool,
         kind=_KINDS.get(question.tool, "other"),
         content=_command(question) or _change(question.tool, question.arguments, path, before=before),
-        locations=_locations(question.arguments, path),
+        locations=_locations(question.tool, question.arguments, path),
         raw_input=question.arguments,
     )
 
@@ -186,9 +186,10 @@ def _title(name: str, arguments: JSONObject) -> str:
     return title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
 
 
-def _locations(arguments: JSONObject, path: str | None) -> tuple[Location, ...]:
-    line = arguments.get("offset")
-    return () if path is None else (Location(path=path, line=_line_number(line)),)
+def _locations(name: str, arguments: JSONObject, path: str | None) -> tuple[Location, ...]:
+    """The file that the call is about. What other tools call an offset may be no line."""
+    line = _line_number(arguments.get("offset")) if name == "read" else None
+    return () if path is None else (Location(path=path, line=line),)
 
 
 def _real_locations(facts: JSONObject) -> tuple[Location, ...] | None:
