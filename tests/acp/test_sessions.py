@@ -106,6 +106,21 @@ async def test_an_offset_of_a_tool_of_your_own_is_no_line(tmp_path: Path) -> Non
     assert shown["locations"] == [{"path": str(tmp_path / "a.bin")}]
 
 
+async def test_a_session_in_which_a_path_was_none_is_told_and_loaded_like_any_other(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    model.script("", calls(call("read", path="~\0")), calls(call("write", path="~a\0b", content="x")), text("Done."))
+    async with stock(model, tmp_path) as app:
+        async with connected(app) as client:
+            session = await client.new(tmp_path)
+            await client.prompt(session, "Read it.")
+            live = client.of(session, "tool_call")
+        async with connected(app) as client:
+            await client.request("session/load", sessionId=session, cwd=str(tmp_path), mcpServers=[])
+            loaded = client.of(session, "tool_call")
+    assert [shown["title"].split(":")[0] for shown in live] == ["read", "write"]
+    assert loaded == live
+
+
 async def test_a_file_that_is_replaced_is_shown_as_what_changed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 21)))
     after = "".join(f"{n}\n" for n in [*range(1, 10), "ten", *range(11, 21)])

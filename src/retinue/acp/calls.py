@@ -216,7 +216,13 @@ def _command(question: Question) -> tuple[ToolContent, ...]:
 
 
 def _path(value: JSON, cwd: Path) -> str | None:
-    return os.path.normpath(cwd / os.path.expanduser(value)) if isinstance(value, str) and value else None
+    """Where the argument leads; None if it leads nowhere. A model may write anything."""
+    if not isinstance(value, str) or not value:
+        return None
+    try:
+        return os.path.normpath(cwd / os.path.expanduser(value))
+    except ValueError:
+        return None
 
 
 def _made(name: str, arguments: JSONObject, facts: JSONObject, path: str | None) -> tuple[ToolContent, ...]:
