@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,29 @@ def test_without_a_key_a_client_is_told_and_may_try_again(place: Place) -> None:
         assert editor.leave()[0] == 0
     with _editor(place, None, "--model", "deepseek:deepseek-chat") as editor:
         assert editor.request("initialize", protocolVersion=1)["result"]["authMethods"] == []
+
+
+def test_sessions_are_listed_also_without_a_model(place: Place) -> None:
+    without = {**place.variables, "RETINUE_MODEL": ""}
+    without.pop("OPENAI_API_KEY")
+    bare = replace(place, variables=without)
+    with _editor(bare, None) as editor:
+        editor.request("initialize", protocolVersion=1)
+        assert editor.request("session/list")["result"] == {"sessions": []}
+        assert editor.leave()[0] == 0
+    assert not place.home.exists(), "listing makes nothing"
+    with scripted_server() as server, _editor(place, server) as editor:
+        id = editor.open(place.folder)
+        assert editor.leave()[0] == 0
+    with _editor(bare, None) as editor:
+        editor.request("initialize", protocolVersion=1)
+        (listed,) = editor.request("session/list", cwd=str(place.folder))["result"]["sessions"]
+        assert (listed["sessionId"], listed["cwd"]) == (id, str(place.folder))
+        assert (
+            editor.request("session/load", sessionId=id, cwd=str(place.folder), mcpServers=[])["error"]["code"]
+            == -32000
+        )
+        assert editor.leave()[0] == 0
 
 
 def test_servers_of_the_editor_can_be_used_without_a_configuration(place: Place) -> None:

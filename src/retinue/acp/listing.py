@@ -9,9 +9,8 @@ from pathlib import Path
 from retinue.acp.params import ListParams
 from retinue.base.frames import INVALID_PARAMS, Failure
 from retinue.base.json import JSON, JSONObject
-from retinue.compose.app import App
 from retinue.errors import CorruptSession, SessionNotFound
-from retinue.session.store import SessionSummary
+from retinue.session.store import SessionStore, SessionSummary
 from retinue.session.title import brief_title, title
 
 __all__ = ["PAGE", "absolute", "list_sessions", "same_folder"]
@@ -20,9 +19,12 @@ PAGE = 50
 """Sessions of one answer: each is read for its title."""
 
 
-async def list_sessions(app: App, params: ListParams) -> JSONObject:
-    """The result of `session/list`. The cursor is the id of the last session of the page before."""
-    roots = await app.host.sessions.store.roots()
+async def list_sessions(store: SessionStore | None, params: ListParams, *, elsewhere: Path) -> JSONObject:
+    """The result of `session/list`. The cursor is the id of the last session of the page before.
+
+    `elsewhere` is the folder of sessions that have none. Raises: Failure, StoreFailure.
+    """
+    roots = [] if store is None else await store.roots()
     if params.cwd is not None:
         folder = absolute(params.cwd)
         roots = [root for root in roots if root.header.cwd is not None and same_folder(root.header.cwd, folder)]
@@ -31,7 +33,8 @@ async def list_sessions(app: App, params: ListParams) -> JSONObject:
         raise Failure(INVALID_PARAMS, "the cursor is none that was given out here, or its session is gone")
     first = 0 if params.cursor is None else [*map(str, ids)].index(params.cursor) + 1
     page = roots[first : first + PAGE]
-    found: list[JSON] = [info for root in page if (info := await _info(app, root)) is not None]
+    told = [] if store is None else [await _info(store, root, elsewhere) for root in page]
+    found: list[JSON] = [info for info in told if info is not None]
     result: JSONObject = {"sessions": found}
     if first + PAGE < len(roots):
         result["nextCursor"] = page[-1].header.id
@@ -50,16 +53,16 @@ def same_folder(one: str | Path, other: str | Path) -> bool:
     return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
-async def _info(app: App, root: SessionSummary) -> JSONObject | None:
+async def _info(store: SessionStore, root: SessionSummary, elsewhere: Path) -> JSONObject | None:
     """One line; None for a session that cannot be read or was removed meanwhile, which hides no other."""
     try:
-        stored = await app.host.sessions.store.read(root.header.id)
+        stored = await store.read(root.header.id)
     except (CorruptSession, SessionNotFound):
         return None
     when = datetime.fromtimestamp(root.last_event_at / 1000, UTC)
     info: JSONObject = {
         "sessionId": root.header.id,
-        "cwd": root.header.cwd or str(app.cwd),
+        "cwd": root.header.cwd or str(elsewhere),
         "updatedAt": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }
     name = brief_title(title(stored))

@@ -188,10 +188,10 @@ class Server:
         return await sessions.load(params, tell=tell)
 
     async def _list(self, params: ListParams) -> JSON:
-        app = await self._source.app()
         from retinue.acp.listing import list_sessions
 
-        return await list_sessions(app, params)
+        async with self._source.reading() as store:
+            return await list_sessions(store, params, elsewhere=self._source.cwd)
 
     async def _close(self, params: CloseParams) -> JSON:
         sessions = await self._open()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
 from msgspec import Struct
 
-from retinue.errors import RetinueError
+from retinue.errors import ModelNotConfigured, RetinueError
 
 if TYPE_CHECKING:
     from retinue.compose.app import App
+    from retinue.session.store import SessionStore
 
 __all__ = ["Fixed", "Lazy", "Route", "Source"]
 
@@ -26,12 +28,24 @@ class Route(Struct, frozen=True, kw_only=True):
 class Source(Protocol):
     """Gives connections their Retinue."""
 
+    @property
+    def cwd(self) -> Path:
+        """The folder whose configuration it has."""
+        ...
+
     def examine(self) -> Route:
         """What the configuration says now. Cheap. Raises: ModelNotConfigured, ConfigError."""
         ...
 
     async def app(self) -> App:
         """The running Retinue. Raises: what opening it raises; the next call tries again."""
+        ...
+
+    def reading(self) -> AbstractAsyncContextManager[SessionStore | None]:
+        """What is stored, to be read, also where no model is configured; None if nothing ever was.
+
+        Entering raises what else opening a Retinue raises.
+        """
         ...
 
 
@@ -42,6 +56,11 @@ class Fixed:
         self._app = app
         self._route = route
 
+    @property
+    def cwd(self) -> Path:
+        """See Source."""
+        return self._app.cwd
+
     def examine(self) -> Route:
         """See Source."""
         return self._route
@@ -50,13 +69,27 @@ class Fixed:
         """See Source."""
         return self._app
 
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[SessionStore | None]:
+        """See Source."""
+        yield self._app.host.sessions.store
+
 
 class Lazy:
     """Opens a Retinue when somebody asks for it; `keep` owns it."""
 
-    def __init__(self, examine: Callable[[], Route], opener: Callable[[], AbstractAsyncContextManager[App]]) -> None:
+    def __init__(
+        self,
+        cwd: Path,
+        examine: Callable[[], Route],
+        opener: Callable[[], AbstractAsyncContextManager[App]],
+        reader: Callable[[], AbstractAsyncContextManager[SessionStore | None]],
+    ) -> None:
+        self.cwd = cwd
+        """See Source."""
         self._examine = examine
         self._opener = opener
+        self._reader = reader
         self._wanted = anyio.Event()
         self._tried = anyio.Event()
         self._closed = anyio.Event()
@@ -75,6 +108,18 @@ class Lazy:
         if isinstance(self._outcome, RetinueError):
             raise self._outcome
         return self._outcome
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[SessionStore | None]:
+        """See Source."""
+        app: App | None = None
+        with suppress(ModelNotConfigured):
+            app = await self.app()
+        if app is not None:
+            yield app.host.sessions.store
+            return
+        async with self._reader() as store:
+            yield store
 
     async def keep(self) -> None:
         """Opens what is asked for; over when it is closed again. What is at work then stays open in its log."""

@@ -21,6 +21,7 @@ from retinue.compose.dotenv import with_dotenv
 
 if TYPE_CHECKING:
     from retinue.compose.app import App
+    from retinue.session.store import SessionStore
 
 __all__ = ["GRACE_S", "serve"]
 
@@ -50,8 +51,13 @@ def serve(common: Common) -> int:
         plugins = {"mcp": {"file": None}, **config.plugins}
         return app.open(config=replace(config, plugins=plugins), cwd=folder)
 
+    def reader() -> AbstractAsyncContextManager[SessionStore | None]:
+        from retinue.cli.views.reading import reading
+
+        return reading(common)
+
     try:
-        return anyio.run(_serve, Lazy(examine, opener))
+        return anyio.run(_serve, Lazy(folder, examine, opener, reader))
     except KeyboardInterrupt:  # before signals were ours
         return 130
 
