@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -44,6 +45,8 @@ _PAUSE_S, _REPLACED_PAUSE_S = 0.1, 1.0
 """Between two times at which what calls say is told: where it is appended, and where it replaces what was told."""
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
 
+S = TypeVar("S", ChunkArrived, ChunksWithdrawn, CallOutput, ExternalCall)
+
 
 class OpenSessions:
     """The sessions of one connection."""
@@ -71,35 +74,26 @@ class OpenSessions:
             if view is not None:
                 view.observe(session, events)
 
-        def chunk(event: ChunkArrived) -> None:
-            view = self._views.get(event.agent.session.root)
-            if view is not None:
-                view.chunk(event)
+        def shown(show: Callable[[TreeView, S], None]) -> Callable[[S], None]:
+            def listener(signal: S) -> None:
+                view = self._views.get(signal.agent.session.root)
+                if view is not None:
+                    show(view, signal)
 
-        def withdrawn(event: ChunksWithdrawn) -> None:
-            view = self._views.get(event.agent.session.root)
-            if view is not None:
-                view.withdrawn(event)
+            return listener
 
-        def external(event: ExternalCall) -> None:
-            view = self._views.get(event.agent.session.root)
-            if view is not None:
-                view.external(event)
-
-        def output(event: CallOutput) -> None:
-            view = self._views.get(event.agent.session.root)
-            if view is not None:
-                view.output(event)
-                self._said.set()
+        def output(view: TreeView, signal: CallOutput) -> None:
+            view.output(signal)
+            self._said.set()
 
         host = self._app.host
         self._start(self._tell_output)
         with (
             host.sessions.observe(observe, durable=True),
-            host.bus.on(ChunkArrived, chunk),
-            host.bus.on(ChunksWithdrawn, withdrawn),
-            host.bus.on(CallOutput, output),
-            host.bus.on(ExternalCall, external),
+            host.bus.on(ChunkArrived, shown(TreeView.chunk)),
+            host.bus.on(ChunksWithdrawn, shown(TreeView.withdrawn)),
+            host.bus.on(CallOutput, shown(output)),
+            host.bus.on(ExternalCall, shown(TreeView.external)),
         ):
             yield
 
