@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -340,6 +341,22 @@ async def test_whoever_reads_slowly_is_told_as_much_as_there_is_to_tell() -> Non
             await peer.flushed()
             group.cancel_scope.cancel()
     assert pipe.taken > lines * 990_000
+
+
+async def test_there_is_room_also_while_others_go_on_saying_things() -> None:
+    class Busy(Stuck):
+        async def send(self, data: bytes) -> None:
+            peer.notify("more", {})
+            await anyio.lowlevel.checkpoint()
+
+    peer = Peer(Busy(), _nothing, max_line_bytes=100_000)
+    with anyio.fail_after(2):
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.run)
+            peer.notify("big", {"text": "x" * 99_000})
+            await peer.room()
+            assert not peer.closed.is_set()
+            group.cancel_scope.cancel()
 
 
 JSON_VALUES = st.recursive(

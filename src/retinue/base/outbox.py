@@ -91,5 +91,5 @@ class Outbox:
                     self.close()
                     return
                 self._backlog_bytes -= size
-            self._written.set()
-            self._written = anyio.Event()
+                self._written.set()
+                self._written = anyio.Event()
