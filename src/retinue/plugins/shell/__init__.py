@@ -216,34 +216,33 @@ async def _in_background(
 
 def _result(run: CommandRun, timed_out_s: float | None, description: str) -> ToolResult:
     """A failing command is no failed call: its exit code is an answer, and often the one that was looked for."""
-    shown = run.output.text().strip("\n")
-    code = run.exit_code
-    ends: list[str] = []
-    if code is not None and code < 0 and timed_out_s is None:
-        ends.append(f"[ended by signal {signal_name(-code)}]")
-    elif code and timed_out_s is None:
-        ends.append(f"[exit code: {code}]")
+    shown = run.output.text().strip("\n") or "(no output)"
     notes: list[str] = []
     if run.stopped_others:
         notes.append("[background processes that the command left were stopped]")
     if run.left_others:
         notes.append("[a process that detached itself still holds the output; it was not stopped]")
     value: JSONObject = {
-        "exit_code": code,
+        "exit_code": run.exit_code,
         "output_bytes": run.output.total_bytes,
         "timed_out": timed_out_s is not None,
     }
     meta = {**value, "description": description} if description else {**value}
-    if timed_out_s is not None:
-        meta["notes"] = [f"[stopped after {timed_out_s:g} s]", *notes]
-    elif notes:
-        meta["notes"] = [*notes]
     if timed_out_s is None:
-        text = "\n".join([shown or "(no output)", *ends, *notes])
-        return ToolResult.text(text, value=value, meta=meta)
+        if notes:
+            meta["notes"] = [*notes]
+        return ToolResult.text("\n".join([shown, *_exit_notes(run.exit_code), *notes]), value=value, meta=meta)
+    meta["notes"] = [f"[stopped after {timed_out_s:g} s]", *notes]
     said = f"Error: the command ran longer than {timed_out_s:g} s and was stopped; its output until then:"
-    text = "\n".join([said, shown or "(no output)", *notes])
-    return ToolResult(content=(Text(text),), is_error=True, code="TIMEOUT", value=value, meta=meta)
+    content = (Text("\n".join([said, shown, *notes])),)
+    return ToolResult(content=content, is_error=True, code="TIMEOUT", value=value, meta=meta)
+
+
+def _exit_notes(code: int | None) -> list[str]:
+    """What is to be said of how a command ended by itself; nothing of success."""
+    if not code:
+        return []
+    return [f"[ended by signal {signal_name(-code)}]" if code < 0 else f"[exit code: {code}]"]
 
 
 def signal_name(number: int) -> str:
