@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Protocol
 
 import anyio
+from anyio.abc import Process
 
-__all__ = ["ProgramPipe"]
+__all__ = ["Groups", "ProgramPipe"]
 
 _READ_BYTES = 65_536
+
+
+class Groups(Protocol):
+    """Knows which groups of processes this process has begun, so that a later one finds what was left of them."""
+
+    @property
+    def mark(self) -> Mapping[str, str]:
+        """What their environment must hold."""
+        ...
+
+    def add(self, pid: int) -> None:
+        """The group is there."""
+        ...
+
+    def remove(self, pid: int) -> None:
+        """The group is gone."""
+        ...
 
 
 class ProgramPipe:
@@ -18,16 +40,40 @@ class ProgramPipe:
     """
 
     def __init__(self) -> None:
-        self.theirs_in, self._input = os.pipe()
-        self._output, self.theirs_out = os.pipe()
-        self._open = {self.theirs_in, self._input, self._output, self.theirs_out}
+        self._theirs_in, self._input = os.pipe()
+        self._output, self._theirs_out = os.pipe()
+        self._open = {self._theirs_in, self._input, self._output, self._theirs_out}
         os.set_blocking(self._input, False)
         os.set_blocking(self._output, False)
 
-    def started(self) -> None:
-        """Its own ends are the program's alone."""
-        self._close(self.theirs_in)
-        self._close(self.theirs_out)
+    async def start(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[Any], groups: Groups | None
+    ) -> Process:
+        """The program runs, in a group of its own that `groups` knows, with its ends of the pipe.
+
+        It sees nothing but `env`. Whoever ends it takes its group out of `groups`. Call it once. Raises: OSError,
+        ValueError. Shielded: cancelled after the fork, nobody could stop the group.
+        """
+        try:
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    list(argv),
+                    stdin=self._theirs_in,
+                    stdout=self._theirs_out,
+                    stderr=stderr,
+                    cwd=cwd,
+                    env=dict(env) if groups is None else {**env, **groups.mark},
+                    start_new_session=True,
+                )
+                if groups is not None:
+                    groups.add(process.pid)
+                return process
+        except subprocess.SubprocessError as error:
+            raise OSError(str(error)) from error
+        finally:
+            self._close(self._theirs_in)
+            self._close(self._theirs_out)
+        raise AssertionError("a scope that nobody cancels lets its block end")
 
     def end_input(self) -> None:
         """The program reads the end of its input. Nobody may be sending."""

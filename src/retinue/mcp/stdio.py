@@ -15,7 +15,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from retinue.base.lines import MAX_LINE_BYTES, Lines, Pipe
-from retinue.plugins.mcp.frames import Unreadable, read_line, too_long
+from retinue.base.side_tasks import side_tasks
+from retinue.plugins.mcp.frames import Unreadable, read_line, render_line, too_long
 
 __all__ = ["Reading", "Writing", "host_streams"]
 
@@ -39,19 +40,17 @@ async def host_streams(pipe: Pipe, *, max_line_bytes: int = MAX_LINE_BYTES) -> A
     async def write() -> None:
         async with to_host:
             async for message in to_host:
-                frame = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 with suppress(OSError):
-                    await pipe.send(frame.encode() + b"\n")
+                    await pipe.send(render_line(message.message))
         written.set()
 
-    async with anyio.create_task_group() as group:
+    async with side_tasks() as group:
         group.start_soon(_read, pipe, max_line_bytes, to_server, writing.clone())
         group.start_soon(write)
         with reading, writing:
             yield reading, writing
         with anyio.move_on_after(_LAST_S):
             await written.wait()
-        group.cancel_scope.cancel()
 
 
 async def _read(

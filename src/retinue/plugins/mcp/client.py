@@ -1,4 +1,4 @@
-"""The official SDK behind our own protocol. The only module that imports it, which takes more than a second.
+"""The official SDK behind our own protocol. Imported when a server is first needed, since it takes more than a second.
 
 Whatever the SDK raises about a connection becomes `Lost`; what a server says about one call stays a result.
 """

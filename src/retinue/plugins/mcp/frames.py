@@ -13,7 +13,7 @@ from typing import Any, cast
 import mcp_types as wire
 from pydantic import ValidationError
 
-__all__ = ["Unreadable", "read_line", "too_long"]
+__all__ = ["Unreadable", "read_line", "render_line", "too_long"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,11 @@ def read_line(line: bytes) -> list[wire.JSONRPCMessage | Unreadable]:
     except (ValueError, RecursionError) as error:
         return [_unreadable({}, wire.PARSE_ERROR, f"the line is no JSON: {error}")]
     return [_frame(one) for one in (cast("list[Any]", value) if isinstance(value, list) else [value])]
+
+
+def render_line(message: wire.JSONRPCMessage) -> bytes:
+    """The line that carries the message."""
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
 def _frame(value: Any) -> wire.JSONRPCMessage | Unreadable:

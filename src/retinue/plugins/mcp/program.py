@@ -6,7 +6,6 @@ read, so that its caller waits for ever.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,9 +18,9 @@ from mcp.shared.message import SessionMessage
 
 from retinue.base.family import Family
 from retinue.base.lines import MAX_LINE_BYTES, Lines
-from retinue.base.pipe import ProgramPipe
-from retinue.plugins.mcp.frames import Unreadable, read_line
-from retinue.plugins.shell.running_groups import RunningGroups
+from retinue.base.pipe import Groups, ProgramPipe
+from retinue.base.side_tasks import side_tasks
+from retinue.plugins.mcp.frames import Unreadable, read_line, render_line
 
 __all__ = ["Streams", "program_streams"]
 
@@ -35,7 +34,7 @@ Streams: TypeAlias = tuple[
 
 @asynccontextmanager
 async def program_streams(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], said: TextIO, groups: RunningGroups | None
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], said: TextIO, groups: Groups | None
 ) -> AsyncGenerator[Streams]:
     """What the program says, until it ends its output, and where it is spoken to. `said` is its standard error.
     `groups` knows of it while it runs.
@@ -44,18 +43,15 @@ async def program_streams(
     """
     pipe = ProgramPipe()
     try:
-        process = await _started(argv, pipe, cwd, env, said, groups)
+        process = await pipe.start(argv, cwd=cwd, env=env, stderr=said, groups=groups)
         to_us, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         writing, to_it = anyio.create_memory_object_stream[SessionMessage](0)
         try:
-            async with anyio.create_task_group() as group:
+            async with side_tasks() as group:
                 group.start_soon(_read, pipe, to_us)
                 group.start_soon(_write, pipe, to_it)
-                try:
-                    with reading, writing:
-                        yield reading, writing
-                finally:
-                    group.cancel_scope.cancel()
+                with reading, writing:
+                    yield reading, writing
         finally:
             try:
                 await _ended(process, pipe)
@@ -64,36 +60,6 @@ async def program_streams(
                     groups.remove(process.pid)
     finally:
         pipe.close()
-
-
-async def _started(
-    argv: Sequence[str],
-    pipe: ProgramPipe,
-    cwd: Path,
-    env: Mapping[str, str],
-    said: TextIO,
-    groups: RunningGroups | None,
-) -> Process:
-    try:
-        # Shielded: if this were cancelled after the fork, nobody could stop the whole group.
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                list(argv),
-                stdin=pipe.theirs_in,
-                stdout=pipe.theirs_out,
-                stderr=said,
-                cwd=str(cwd),
-                env=dict(env) if groups is None else {**env, **groups.mark},
-                start_new_session=True,
-            )
-            if groups is not None:
-                groups.add(process.pid)
-            return process
-    except subprocess.SubprocessError as error:
-        raise OSError(str(error)) from error
-    finally:
-        pipe.started()
-    raise AssertionError("a scope that nobody cancels lets its block end")
 
 
 async def _ended(process: Process, pipe: ProgramPipe) -> None:
@@ -131,5 +97,4 @@ async def _write(pipe: ProgramPipe, to_it: MemoryObjectReceiveStream[SessionMess
     async with to_it:
         with suppress(OSError):
             async for message in to_it:
-                frame = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-                await pipe.send(frame.encode() + b"\n")
+                await pipe.send(render_line(message.message))

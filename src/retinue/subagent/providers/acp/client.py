@@ -15,13 +15,14 @@ from retinue.agent.registry import Agents
 from retinue.base.frames import UNKNOWN_METHOD, Failure
 from retinue.base.json import JSON
 from retinue.base.jsonrpc import Handler
+from retinue.base.pipe import Groups
 from retinue.errors import ExternalAgentFailed
 from retinue.model.chunks import Sink
 from retinue.model.client import Body, ModelRequest, Transcript
 from retinue.model.content import Message
 from retinue.subagent.providers.acp.exchange import Exchange, initialize
 from retinue.subagent.providers.acp.external import DEPTH_VARIABLE, ExternalAgent
-from retinue.subagent.providers.acp.program import Groups, Launch, Program, run_program
+from retinue.subagent.providers.acp.program import Launch, Program, run_program
 from retinue.subagent.providers.acp.wire import Capabilities
 from retinue.subagent.resident import Keyed
 

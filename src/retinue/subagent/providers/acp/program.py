@@ -5,11 +5,9 @@ One task owns it, `run_program`. Whoever uses it asks through `Program.request` 
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import anyio
 from anyio.abc import Process, TaskStatus
@@ -20,11 +18,11 @@ from retinue.base.family import Family
 from retinue.base.frames import AUTH_REQUIRED, Failure
 from retinue.base.json import JSONObject
 from retinue.base.jsonrpc import Answer, Handler, Peer
-from retinue.base.pipe import ProgramPipe
+from retinue.base.pipe import Groups, ProgramPipe
 from retinue.errors import ExternalAgentFailed
 from retinue.tools.secrets import ByteMask, Secrets
 
-__all__ = ["EOF_GRACE_S", "Groups", "Launch", "Program", "run_program"]
+__all__ = ["EOF_GRACE_S", "Launch", "Program", "run_program"]
 
 EOF_GRACE_S, TERM_GRACE_S, KILL_WAIT_S = 6.0, 3.0, 1.0
 """From the end of its input to SIGTERM (unless another grace is given), from there to SIGKILL, and to giving up.
@@ -38,23 +36,6 @@ LEAVE_S = 0.5
 _MOST_CHARS = 600
 """Of what is said about a failure. In any script, that and the last words fit into the 4096 bytes of a diagnostic.
 Source: behaviour SS-16."""
-
-
-class Groups(Protocol):
-    """Knows which groups of processes this process has begun, so that a later one finds what was left of them."""
-
-    @property
-    def mark(self) -> Mapping[str, str]:
-        """What their environment must hold."""
-        ...
-
-    def add(self, pid: int) -> None:
-        """The group is there."""
-        ...
-
-    def remove(self, pid: int) -> None:
-        """The group is gone."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,29 +152,12 @@ async def _end(program: Program) -> None:
 
 
 async def _open(launch: Launch, pipe: ProgramPipe, said: Diagnostics) -> Process:
-    env = dict(launch.env) if launch.groups is None else {**launch.env, **launch.groups.mark}
     try:
-        # Shielded: if this were cancelled after the fork, nobody could stop the whole group.
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                launch.argv,
-                stdin=pipe.theirs_in,
-                stdout=pipe.theirs_out,
-                stderr=said.file,
-                cwd=launch.cwd,
-                env=env,
-                start_new_session=True,
-            )
-            if launch.groups is not None:
-                launch.groups.add(process.pid)
-            return process
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return await pipe.start(launch.argv, cwd=launch.cwd, env=launch.env, stderr=said.file, groups=launch.groups)
+    except (OSError, ValueError) as error:
         raise ExternalAgentFailed(
             f"agent {launch.name!r} cannot be started as {launch.argv[0]!r} in {str(launch.cwd)!r}: {error}"
         ) from error
-    finally:
-        pipe.started()
-    raise AssertionError("a scope that nobody cancels lets its block end")
 
 
 async def _serve(program: Program, pipe: ProgramPipe, launch: Launch, task_status: TaskStatus[Program]) -> None:
