@@ -56,8 +56,8 @@ class Delegation:
         self._app = app
         self._desks = desks
         self._store = app.host.sessions.store
-        self._seen: dict[SessionId, tuple[int, AgentView | None]] = {}
-        """How agents stood when they were listed last, by the length of their logs."""
+        self._listed_before: dict[SessionId, tuple[tuple[int, bool], AgentView | None]] = {}
+        """How agents stood when they were listed last, with the length of the log and whether it was at work."""
         self._continuations = app.host.require(CONTINUATIONS, needed_by="retinue mcp")
 
     # Starting and sending
@@ -248,12 +248,13 @@ class Delegation:
         return agent.header.id in await self._store.owing(agent.root)
 
     async def _listed(self, child: SessionSummary, *, is_working: bool) -> AgentView | None:
-        """As `_view`, but a log that is as long as it was is not read again."""
-        id = child.header.id
-        length, view = self._seen.get(id, (-1, None))
-        if length != child.events or (view is not None and view.state != ("working" if is_working else "ended")):
-            view = await self._view(id, is_working=is_working)
-            self._seen[id] = (child.events, view)
+        """As `_view`, but where nothing has changed the log is not read again."""
+        id, standing = child.header.id, (child.events, is_working)
+        before = self._listed_before.get(id)
+        if before is not None and before[0] == standing:
+            return before[1]
+        view = await self._view(id, is_working=is_working)
+        self._listed_before[id] = (standing, view)
         return view
 
     async def _view(self, id: SessionId, *, is_working: bool, with_text: bool = False) -> AgentView | None:
