@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -147,7 +146,7 @@ def load_config(overrides: Overrides, *, cwd: Path, environ: Mapping[str, str]) 
         said.append(("--set", _spelled(_nested(path, value), f"--set {path}")))
     merged: JSONObject = {}
     for _, one in said:
-        _merge(merged, deepcopy(one))
+        merged = _over(merged, one)
     try:
         return _over_bundle(merged)
     except ConfigError:
@@ -166,8 +165,7 @@ def _over_bundle(given: JSONObject) -> Config:
     if not isinstance(bundle, str) or bundle not in BUNDLES:
         raise ConfigError(f"there is no bundle {bundle!r}; there are {', '.join(sorted(BUNDLES))}")
     whole = cast(JSONObject, msgspec.to_builtins(BUNDLES[bundle]))
-    _merge(whole, given)
-    return checked(whole, Config)
+    return checked(_over(whole, given), Config)
 
 
 def find_config_file(cwd: Path, environ: Mapping[str, str]) -> Path | None:
@@ -249,10 +247,10 @@ def _spelled_options(name: str, given: JSON, where: str) -> JSON:
     return known_keys(given, plugin_module(name).OPTIONS, f"{where}: plugins.{name}")
 
 
-def _merge(base: JSONObject, over: JSONObject) -> None:
+def _over(base: JSONObject, over: JSONObject) -> JSONObject:
+    """`base` where `over` says nothing; mappings that both have are put together in the same way."""
+    result = dict(base)
     for key, value in over.items():
         present = base.get(key)
-        if isinstance(present, dict) and isinstance(value, dict):
-            _merge(present, value)
-        else:
-            base[key] = value
+        result[key] = _over(present, value) if isinstance(present, dict) and isinstance(value, dict) else value
+    return result
