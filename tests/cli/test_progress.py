@@ -8,10 +8,10 @@ import pytest
 
 from retinue.agent.signals import ChunksWithdrawn
 from retinue.base.ids import SessionId, new_message_id
-from retinue.cli.headless.live import frame
+from retinue.cli.headless.live import frame, live_tree
 from retinue.cli.headless.progress import say
 from retinue.cli.headless.watch import Line, Watch
-from retinue.errors import ModelError
+from retinue.errors import ModelError, SessionHeld
 from retinue.model.content import AssistantMessage, Text, ToolCall, ToolMessage, Usage, UserMessage
 from retinue.session.events import (
     ActivationEnd,
@@ -140,6 +140,12 @@ def test_a_call_that_nobody_can_be_asked_about_is_noted(feed: Feeder) -> None:
     feed(ROOT, ApprovalAsked(id="q", turn=1, step=1, index=0, call_id="c0", name="bash", rule="bash"))
     feed(ROOT, ApprovalDecided(id="q", turn=1, step=1, index=0, verb="reject", by="policy"))
     assert noted == ["bash was rejected: it needs an approval, and nobody can be asked (see --ask)"]
+
+
+async def test_what_fails_below_the_live_tree_is_raised_as_it_is() -> None:
+    with pytest.raises(SessionHeld):
+        async with live_tree(Watch()):
+            raise SessionHeld("somebody else drives it")
 
 
 def test_children_stand_below_their_parents(feed: Feeder) -> None:

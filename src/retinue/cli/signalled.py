@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import anyio
 from anyio.abc import TaskStatus
 
+from retinue.base.side_tasks import side_tasks
+
 __all__ = ["Ending", "ending_signals", "until_signalled"]
 
 
@@ -52,13 +54,6 @@ async def until_signalled(grace_s: float) -> AsyncGenerator[Ending]:
         await anyio.sleep(grace_s)
         os._exit(ending.exit_code)
 
-    failure: Exception | None = None
-    async with anyio.create_task_group() as watched:
+    async with side_tasks() as watched:
         await watched.start(listen)
-        try:
-            yield ending
-        except Exception as error:  # raised below as it is, not as a part of a group
-            failure = error
-        watched.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+        yield ending

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from retinue.base.side_tasks import side_tasks
 from retinue.cli.headless.watch import Line, Watch
 from retinue.cli.text import brief, duration, tokens
 
@@ -66,12 +67,9 @@ async def live_tree(watch: Watch) -> AsyncGenerator[LiveTree]:
     tree = LiveTree(watch)
     tree.start()
     try:
-        async with anyio.create_task_group() as group:
+        async with side_tasks() as group:
             group.start_soon(tree.draw)
-            try:
-                yield tree
-            finally:
-                group.cancel_scope.cancel()
+            yield tree
     finally:
         tree.stop()
 
