@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import anyio
+from anyio import to_thread
 from msgspec import Struct
 
 from retinue.agent.environment import AgentOptions
@@ -82,7 +84,7 @@ async def build(
         made = [client for client in clients if client.provider]
         if not made:
             made.append(make_client(config, environ, model=config.model, base_url=config.base_url))
-            stack.callback(_preloading().join)
+            await stack.enter_async_context(_preloading())
         for client in made:
             stack.push_async_callback(client.aclose)
         plugins = [(name, *_load(name, config)) for name in chosen]
@@ -127,13 +129,27 @@ def _allow_files(wanted: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _preloading() -> threading.Thread:
-    """A thread that imports what the first request needs: much of that is waiting, and so is much of a start."""
+@asynccontextmanager
+async def _preloading() -> AsyncGenerator[None]:
+    """A thread imports what the first request needs: much of that is waiting, and so is much of a start.
+
+    It has ended after the block, which waits for it without holding up the loop.
+    """
+    thread = threading.Thread(target=_preload, name="retinue-preload")
+    thread.start()
+    try:
+        yield
+    finally:
+        if thread.is_alive():
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(thread.join)
+
+
+def _preload() -> None:
     from retinue.model.adapters.transport import preload
 
-    thread = threading.Thread(target=preload, name="retinue-preload")
-    thread.start()
-    return thread
+    with suppress(Exception):  # the first request comes upon it again, and says it
+        preload()
 
 
 def make_client(config: Config, environ: Mapping[str, str], *, model: str | None, base_url: str | None) -> ModelClient:
