@@ -28,7 +28,7 @@ from retinue.session.events import (
     TurnEnd,
     TurnStart,
 )
-from retinue.subagent.lifecycle import ExternalCall
+from retinue.subagent.lifecycle import CallStatus, ExternalCall
 
 ROOT = SessionId("session-root")
 
@@ -74,7 +74,7 @@ def _child(name: str) -> Descriptor:
 
 
 def test_a_program_that_works_as_a_child_shows_its_own_calls_until_its_step_has_ended(feed: Feeder) -> None:
-    def told(id: str, title: str, status: str) -> None:
+    def told(id: str, title: str, status: CallStatus) -> None:
         agent = cast(Any, SimpleNamespace(id=SessionId("child")))
         call = ExternalCall(agent=agent, turn=1, step=1, id=id, title=title, kind="other", status=status)
         feed.watch.external(call)
