@@ -17,6 +17,7 @@ from tests.crashes.interrupted import INTERRUPTED
 from tests.crashes.nested import NESTED
 from tests.crashes.new_epoch import NEW_EPOCH
 from tests.crashes.parked import PARKED
+from tests.crashes.ralph import RALPH
 from tests.crashes.same_epoch import SAME_EPOCH
 from tests.crashes.slow_to_stop import SLOW_TO_STOP
 from tests.crashes.structured import STRUCTURED
@@ -37,6 +38,7 @@ _SCENARIOS = (
     FORK,
     STRUCTURED,
     WORKFLOW,
+    RALPH,
     ASKING,
 )
 _POINTS, _DOUBLES = (None, 40) if os.environ.get("RETINUE_LONG") else (15, 5)

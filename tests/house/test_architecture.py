@@ -14,7 +14,7 @@ ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 FEATURE_WORDS = re.findall(
     r"\w+",
     "acp approval background bash child children cluster compaction deepseek delegate delegation fork mcp openai "
-    "parent permission plugin report sandbox settlement skill spawn subagent task todo workflow",
+    "parent permission plugin ralph report sandbox settlement skill spawn subagent task todo workflow",
 )
 
 

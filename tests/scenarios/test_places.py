@@ -17,7 +17,7 @@ from retinue.testing.model import ScriptedModel
 from retinue.testing.script import call, calls, hold, text
 from tests.scenarios.stock import CONTINUABLE, listener, live, quiet, start, stock
 
-ALL = (*CONTINUABLE, "plugins.workflow={}", "plugins.web={}")
+ALL = (*CONTINUABLE, "plugins.workflow={}", "plugins.ralph={}", "plugins.web={}")
 
 SHARED = {
     "deployment:persona": 0,
@@ -30,6 +30,7 @@ SHARED = {
     "tool:tasks": 106,
     "tool:web_fetch": 110,
     "tool:workflow": 115,
+    "tool:ralph": 116,
     "tool:subagent": 116.5,
 }
 

@@ -26,6 +26,7 @@ PLUGINS = (
     "mcp",
     "subagent",
     "workflow",
+    "ralph",
     "agents",
     "report",
     "acp",

@@ -12,28 +12,24 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import anyio
 from anyio import to_thread
 from msgspec import Meta, Struct
 
-from retinue.agent.agent import Agent
 from retinue.agent.environment import AgentOptions
 from retinue.base.json import JSONObject
-from retinue.errors import ConfigError, ToolFailure
+from retinue.errors import ConfigError
 from retinue.host.host import Host
-from retinue.plugins.agents import AGENT_KINDS
 from retinue.plugins.sandbox import SANDBOX, Sandbox
-from retinue.plugins.workflow.children import Children, Tally
-from retinue.plugins.workflow.process import Done, Order, python_command
+from retinue.plugins.workflow.call import open_run
+from retinue.plugins.workflow.process import Order, python_command
 from retinue.plugins.workflow.run import Limits, ScriptRun, Stopped
 from retinue.plugins.workflow.wording import DESCRIPTION, GUIDANCE, ORDER, result
 from retinue.prompt.sections import Section
-from retinue.session.events import Event, WorkflowAgentStart, WorkflowEnd, WorkflowStart
 from retinue.subagent.tools.subagent import BACKENDS, Backends, DelegationOptions
 from retinue.tools.function import tool
 from retinue.tools.tool import Tool, ToolContext, ToolResult
@@ -109,6 +105,8 @@ def workflow_tool(
         synchronous_s=config.synchronous_s,
         grace_s=config.grace_s,
     )
+    options = DelegationOptions(provider=config.provider, options=AgentOptions(), max_depth=config.max_depth)
+    at_once = config.concurrency or os.cpu_count() or 1
 
     @tool(description=DESCRIPTION, safe=True, effect="rows", pooled=False, output_limit=_bytes(config.result_chars))
     async def workflow(
@@ -117,13 +115,7 @@ def workflow_tool(
         meta: WorkflowMeta,
         args: Annotated[Any, "Any JSON; the script sees it as `args`."] = None,
     ) -> ToolResult:
-        agent = ctx.caller
-        if not isinstance(agent, Agent):
-            raise ToolFailure("NO_CALLER", "workflow can only be called by an agent")
         argv = await command()
-        children = _children(host, ctx, agent, config, backends)
-        n = 1 + sum(isinstance(e.data, WorkflowStart) and e.data.index == ctx.key.index for e in _since(ctx, agent))
-        children.log(WorkflowStart(turn=ctx.turn, step=ctx.step, index=ctx.key.index, name=meta.name, n=n))
         order = Order(
             script=script,
             args=args,
@@ -132,42 +124,19 @@ def workflow_tool(
             memory_bytes=config.memory_mb * 1024 * 1024,
             cpu_s=config.cpu_s,
         )
-        run = ScriptRun(children=children, limits=limits, mask=host.secrets.mask_json)
-        try:
-            async with backends.admission.lent(agent.id) if backends.admission is not None else nullcontext():
-                ended = await run.perform(argv, order)
-        except anyio.get_cancelled_exc_class():
-            children.log(_end(ctx, Stopped("the call was cancelled")))
-            raise
-        finally:
-            _name_children(ctx, children.tally)
-        children.log(_end(ctx, ended))
-        return result(ended, run.lines, children.tally, is_again=n > 1, limit=config.result_chars)
+        async with open_run(
+            host, ctx, backends, options, name=meta.name, at_once=at_once, kind="agents of the workflow"
+        ) as run:
+            children = run.children
+            script_run = ScriptRun(children=children, limits=limits, mask=host.secrets.mask_json)
+            ended = await script_run.perform(argv, order)
+            if isinstance(ended, Stopped):
+                run.detail = ended.reason
+            else:
+                run.outcome = "completed"
+        return result(ended, script_run.lines, children.tally, is_again=run.n > 1, limit=config.result_chars)
 
     return workflow
-
-
-def _children(host: Host, ctx: ToolContext, agent: Agent, config: WorkflowConfig, backends: Backends) -> Children:
-    return Children(
-        agents=host.agents,
-        parent=agent,
-        key=ctx.key,
-        providers=backends.providers,
-        options=DelegationOptions(provider=config.provider, options=AgentOptions(), max_depth=config.max_depth),
-        kinds=host.find(AGENT_KINDS),
-        room=anyio.Semaphore(config.concurrency or os.cpu_count() or 1),
-        tally=Tally(),
-        known=frozenset(
-            event.data.id
-            for event in _since(ctx, agent)
-            if isinstance(event.data, WorkflowAgentStart) and event.data.index == ctx.key.index
-        ),
-    )
-
-
-def _since(ctx: ToolContext, agent: Agent) -> Sequence[Event]:
-    """What the log says since the call was asked for: only another run of the same call can be in there."""
-    return agent.session.events[ctx.key.seq :]
 
 
 def _object(meta: WorkflowMeta) -> JSONObject:
@@ -177,17 +146,6 @@ def _object(meta: WorkflowMeta) -> JSONObject:
 def _bytes(chars: int) -> int:
     """The most that so many characters of a result, and what is said about them, take."""
     return 4 * chars + 100_000
-
-
-def _end(ctx: ToolContext, ended: Done | Stopped) -> WorkflowEnd:
-    detail = ended.reason if isinstance(ended, Stopped) else None
-    outcome = "completed" if detail is None else "failed"
-    return WorkflowEnd(turn=ctx.turn, step=ctx.step, index=ctx.key.index, outcome=outcome, detail=detail)
-
-
-def _name_children(ctx: ToolContext, tally: Tally) -> None:
-    if tally.started:
-        ctx.created.append(f"{tally.started} agents of the workflow")
 
 
 class _Command:

@@ -71,6 +71,16 @@ class Children:
     async def value(self, ask: AskAgent, id: SessionId, phase: str | None) -> JSON:
         """What the child came to, for the script: its structured result or its words, or None if it failed.
 
+        Raises: as `outcome`.
+        """
+        ended = await self.outcome(ask, id, phase)
+        if ended.ending != "completed":
+            return None
+        return ended.text if ask.schema is None else ended.structured
+
+    async def outcome(self, ask: AskAgent, id: SessionId, phase: str | None = None) -> Outcome:
+        """How the child ended; its start and its end are logged, and it is in the tally.
+
         Raises: Impossible; StoreFailure. Cancelling stops the child and waits for it.
         """
         async with self.room:
@@ -85,8 +95,7 @@ class Children:
                 self.log(WorkflowAgentEnd(index=self.key.index, id=id, outcome=ended.ending, detail=ended.diagnostic))
             if ended.ending != "completed":
                 self.tally.failures.append(f"{ask.label}: {ended.ending} {ended.diagnostic or ''}".strip())
-                return None
-            return ended.text if ask.schema is None else ended.structured
+            return ended
 
     async def _run(self, request: RunRequest, ask: AskAgent) -> Outcome:
         options = await self._options(ask)

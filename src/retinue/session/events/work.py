@@ -66,8 +66,8 @@ class TaskEnded(Logged, frozen=True, kw_only=True):
 
 
 class WorkflowStart(Logged, frozen=True, kw_only=True):
-    """`tool-workflow/start`: the script of the call at `index` runs, for the `n`-th time: it does so again from its
-    start when a process went on with the call."""
+    """`tool-workflow/start`: the script of the call at `index` runs, or its rounds do, for the `n`-th time: again from
+    the start when a process went on with the call."""
 
     turn: int
     step: int
@@ -95,7 +95,7 @@ class WorkflowAgentEnd(Logged, frozen=True, kw_only=True):
 
 
 class WorkflowEnd(Logged, frozen=True, kw_only=True):
-    """`tool-workflow/end`: the script has ended, and it waits for no child any more."""
+    """`tool-workflow/end`: the script has ended, or the last round, and it waits for no child any more."""
 
     turn: int
     step: int

@@ -9,7 +9,14 @@ from pathlib import Path
 from retinue.base.clock import Clock
 from retinue.base.ids import SessionId, derived_id
 from retinue.model.content import AssistantMessage
-from retinue.session.events import AssistantReply, Event, RequestHeader, RequestHeaderChange, SessionHeader
+from retinue.session.events import (
+    AssistantReply,
+    Event,
+    RequestHeader,
+    RequestHeaderChange,
+    SessionHeader,
+    WorkflowAgentStart,
+)
 from retinue.session.folds import descriptor
 from retinue.store.sqlite import SqliteStore
 from retinue.testing.host import all_sessions, audit
@@ -76,10 +83,17 @@ async def take(home: Path, clock: Clock) -> tuple[list[TakenSession], list[str]]
 
 
 def _calls(id: SessionId, events: Sequence[Event]) -> dict[SessionId, int]:
-    """The ids that children of these calls have, with the order of the calls."""
-    replies = [(event.seq, event.data.message) for event in events if isinstance(event.data, AssistantReply)]
-    made = [derived_id("agent", id, seq, index) for seq, message in replies for index in _indexes(message)]
-    return {SessionId(child): place for place, child in enumerate(made)}
+    """The ids that children of these calls have, with the order of the calls, and of the agents that they log."""
+    made: list[str] = []
+    for event in events:
+        match event.data:
+            case AssistantReply(message=message):
+                made += [derived_id("agent", id, event.seq, index) for index in _indexes(message)]
+            case WorkflowAgentStart(id=agent):
+                made.append(agent)
+            case _:
+                pass
+    return {SessionId(child): place for place, child in enumerate(dict.fromkeys(made))}
 
 
 def _indexes(message: AssistantMessage) -> range:
