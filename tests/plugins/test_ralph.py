@@ -21,6 +21,7 @@ from retinue.session.events import (
     WorkflowEnd,
     WorkflowStart,
 )
+from retinue.subagent.outcome import Outcome
 from retinue.subagent.provider import PROVIDERS, Capabilities, Run, RunRequest
 from retinue.testing.gate import Gate
 from retinue.testing.model import ScriptedModel
@@ -233,22 +234,43 @@ async def test_a_provider_whose_children_know_the_conversation_is_refused_at_the
             pass
 
 
-class _Plain:
-    """A provider that comes late and holds its children to nothing."""
+class _Elsewhere:
+    """A provider of one's own that comes late; its runs end at once, with a status that nobody has asked for."""
 
-    name = "plain"
-    capabilities = Capabilities(depth_limit=True)
+    name = "elsewhere"
+    id = SessionId("far-away")
+    agent = None
+
+    def __init__(self, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
 
     async def start(self, request: RunRequest) -> Run:
-        raise AssertionError(request.label)
+        return self
+
+    async def result(self) -> Outcome:
+        return Outcome(ending="completed", structured={"status": "perhaps", "hand_off": "x"})
+
+    async def dispose(self) -> None:
+        pass
 
 
 async def test_a_provider_without_structured_results_is_refused_when_it_comes(tmp_path: Path) -> None:
-    async with stock(ScriptedModel(), tmp_path, "plugins.ralph.provider=plain") as app:
+    made = _Elsewhere(Capabilities(depth_limit=True))
+    async with stock(ScriptedModel(), tmp_path, "plugins.ralph.provider=elsewhere") as app:
         providers = app.host.require(PROVIDERS, needed_by="a test")
-        with pytest.raises(ConfigError, match="'plain' cannot run rounds: it cannot hold"), providers.add(_Plain()):
+        with pytest.raises(ConfigError, match="'elsewhere' cannot run rounds: it cannot hold"), providers.add(made):
             pass
-        assert providers.get("plain") is None
+        assert providers.get("elsewhere") is None
+
+
+async def test_a_result_that_is_not_what_was_asked_for_fails_the_round(tmp_path: Path) -> None:
+    made = _Elsewhere(Capabilities(depth_limit=True, output_schema=True))
+    model = ScriptedModel()
+    model.script("R", ralph(), text("done"))
+    async with stock(model, tmp_path, "plugins.ralph.provider=elsewhere") as app:
+        with app.host.require(PROVIDERS, needed_by="a test").add(made):
+            shown = await drive(app, model)
+    assert shown.text.startswith("Error: Round 1 failed: Invalid enum value 'perhaps'")
 
 
 async def test_a_provider_that_is_not_there_fails_the_first_round(tmp_path: Path) -> None:
