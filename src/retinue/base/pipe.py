@@ -51,8 +51,8 @@ class ProgramPipe:
     ) -> Process:
         """The program runs, in a group of its own that `groups` knows, with its ends of the pipe.
 
-        It sees nothing but `env`. Whoever ends it takes its group out of `groups`. Call it once. Raises: OSError,
-        ValueError. Shielded: cancelled after the fork, nobody could stop the group.
+        It sees `env` and the mark of `groups`, and nothing else. Whoever ends it takes its group out of `groups`. To be
+        called once. Raises: OSError, ValueError. Shielded: cancelled after the fork, nobody could stop the group.
         """
         try:
             with anyio.CancelScope(shield=True):
