@@ -15,7 +15,7 @@ def run_job(request: RunRequest, *, run_id: str, provider: str, providers: Provi
     """The job of one run. Its child is disposed before the task shows any outcome. Source: behaviour SS-24..SS-26."""
     parent = request.parent
     announced: list[SubagentStarted] = []
-    came_to: list[Outcome] = []
+    came_to = Outcome(ending="aborted")
 
     async def open(_: Stop) -> Run:
         run = await providers.start(provider, request)
@@ -27,17 +27,16 @@ def run_job(request: RunRequest, *, run_id: str, provider: str, providers: Provi
         return run
 
     async def result(run: Run) -> TaskOutcome:
+        nonlocal came_to
         try:
-            outcome = await run.result()
+            came_to = await run.result()
         except Exception:
-            came_to.append(Outcome(ending="error"))
+            came_to = Outcome(ending="error")
             raise
-        came_to.append(outcome)
-        return outcome_of_ending(outcome.ending, outcome.text, outcome.diagnostic)
+        return outcome_of_ending(came_to.ending, came_to.text, came_to.diagnostic)
 
     async def release(run: Run) -> None:
-        last = came_to[-1] if came_to else Outcome(ending="aborted")
-        ending = last.ending
+        ending = came_to.ending
         try:
             await run.dispose()
         except Exception:
@@ -45,6 +44,6 @@ def run_job(request: RunRequest, *, run_id: str, provider: str, providers: Provi
             raise
         finally:
             for started in announced:
-                parent.bus.publish(started.ended(ending, last.text))
+                parent.bus.publish(started.ended(ending, came_to.text))
 
     return Job(open=open, result=result, release=release)
