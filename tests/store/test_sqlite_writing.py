@@ -226,15 +226,15 @@ async def test_a_hundred_children_share_one_large_header(path: Path) -> None:
 
 async def test_the_log_is_moved_into_the_database_while_it_is_open(store: SqliteStore, path: Path) -> None:
     tree = await Tree.planted(store)
-    for seq in range(100):
+    for seq in range(160):  # 8,000 pages: on a busy machine the first attempts to begin anew may find no moment for it
         await patient(tree, append("root", seq, message(f"m{seq}", "x" * 200_000)))
     store._flusher.close()  # it has done what it was asked to do
     assert path.stat().st_size > 15_000_000
-    tree.commit(append("root", 100, message("last")))
+    tree.commit(append("root", 160, message("last")))
     (_, pages, _) = store._connection.execute("PRAGMA wal_checkpoint").fetchall()[0]
     assert isinstance(pages, int)
-    assert pages < 100, "the log has begun anew"
-    assert len((await store.read(ROOT)).events) == 101
+    assert pages < 6_000, "the log has begun anew"
+    assert len((await store.read(ROOT)).events) == 161
 
 
 async def patient(tree: Tree, *ops: Op) -> None:

@@ -9,14 +9,14 @@ import pytest
 
 from tests.testing.scenario.sets import change, copied, problems, small
 
-_SHORT_S = 0.3
+_SHORT_S = 0.8
 
 
 @pytest.mark.parametrize(
     ("step", "said"),
     [
         ({"cancel": "root"}, "step 2 (cancel): 'root' had nothing to cancel"),
-        ({"open": "harbour"}, "step 2 (open): it did not happen within 0.3 s"),
+        ({"open": "harbour"}, "step 2 (open): it did not happen within 0.8 s"),
         ({"wait": {"turn_end": "root", "count": 2}}, "step 2 (wait): it did not happen"),
         ({"wait": {"settled": "nobody"}}, "step 2 (wait): it did not happen"),
         ({"wait": {"gate": "harbour"}}, "step 2 (wait): it did not happen"),
@@ -58,7 +58,7 @@ async def test_a_permission_answer_that_nobody_asked_for_fails(tmp_path: Path) -
 async def test_maintenance_without_an_end_fails(tmp_path: Path) -> None:
     steps = [{"prompt": "Hello."}, {"begin_maintenance": "root"}]
     path = await small(tmp_path, refreshed=False, steps=steps)
-    assert await problems(path, patience_s=_SHORT_S) == "the end: it did not happen within 0.3 s"
+    assert await problems(path, patience_s=_SHORT_S) == "the end: it did not happen within 0.8 s"
 
 
 # Replies
