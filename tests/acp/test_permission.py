@@ -4,10 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from retinue.acp.permission import ClientAnswers
+from retinue.acp.tree import TreeView
+from retinue.base.ids import SessionId
+from retinue.base.jsonrpc import Peer
+from retinue.host.approvals import Approvals, Question
 from retinue.session.events import ApprovalAsked, ApprovalDecided
 from retinue.testing.model import ScriptedModel
+from retinue.testing.pipes import pipe_pair
 from retinue.testing.script import call, calls, text
 from tests.acp.client import SUBAGENTS, Client, connected
 from tests.scenarios.stock import log, stock
@@ -204,3 +211,39 @@ async def test_a_session_that_is_loaded_once_more_asks_anew_and_takes_the_old_qu
         _answer(client, second, _select("allow"))
         assert (await client.answer(prompt))["stopReason"] == "end_turn"
         assert (tmp_path / "a.txt").exists()
+
+
+async def _unanswered(*_: Any) -> None:
+    raise AssertionError("nothing is sent here")
+
+
+async def test_a_question_that_is_asked_again_in_the_instant_it_is_taken_back_is_put_once_more() -> None:
+    question = Question(
+        id="q",
+        root=SessionId("s"),
+        agent=SessionId("s"),
+        label="",
+        path=("root",),
+        tool="glob",
+        arguments={},
+        about=None,
+        rule="r",
+    )
+    ours, theirs = pipe_pair()
+    peer = Peer(ours, _unanswered)
+    view = TreeView(question.root, lambda _session, _update: None, subagents=False)
+    frames: list[dict[str, Any]] = []
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.run)
+            answers = ClientAnswers(Approvals(), view, peer, group.start_soon)
+            answers.asked(question)
+            frames += map(json.loads, (await theirs.receive()).splitlines())
+            answers.withdrawn(question)
+            answers.asked(question)
+            while len(frames) < 3:
+                frames += map(json.loads, (await theirs.receive()).splitlines())
+            answers.withdrawn(question)
+            frames += map(json.loads, (await theirs.receive()).splitlines())
+            group.cancel_scope.cancel()
+    assert [frame["method"] for frame in frames] == ["session/request_permission", "$/cancel_request"] * 2

@@ -52,8 +52,8 @@ class ClientAnswers:
 
     def asked(self, question: Question) -> None:
         """See Answerer."""
-        self._open[question.id] = anyio.CancelScope()
-        self._start(partial(self._ask, question))
+        scope = self._open[question.id] = anyio.CancelScope()
+        self._start(partial(self._ask, question, scope))
 
     def withdrawn(self, question: Question) -> None:
         """See Answerer. The client is told."""
@@ -66,8 +66,8 @@ class ClientAnswers:
         for scope in self._open.values():
             scope.cancel()
 
-    async def _ask(self, question: Question) -> None:
-        with self._open[question.id]:
+    async def _ask(self, question: Question, scope: anyio.CancelScope) -> None:
+        with scope:
             session, call = self._view.question(question, before=await self._replaced(question))
             params = {"sessionId": session, "toolCall": call, "options": _OPTIONS}
             try:
@@ -79,7 +79,8 @@ class ClientAnswers:
                     self._approvals.answer(question.id, answer)
                 except RetinueError as error:
                     _log.warning("an answer came too late: %s", error)
-        del self._open[question.id]
+        if self._open.get(question.id) is scope:  # it may have been asked again
+            del self._open[question.id]
 
     async def _replaced(self, question: Question) -> str | None:
         """The text of the file that the call would replace as a whole, if there is one that can be shown."""
