@@ -60,6 +60,7 @@ def test_every_ending_has_its_exit_code_and_says_why(at: At) -> None:
     place.check()
 
 
+@pytest.mark.exploration
 def test_the_time_limit_stops_the_whole_tree(at: At) -> None:
     with scripted_server(
         session("root", "ROOT", calls(delegate("CHILD"))), session("child", "CHILD", says("never", hold="never"))

@@ -180,6 +180,7 @@ def test_a_signal_ends_the_server_although_its_host_stays(place: Place, number: 
     running.done()
 
 
+@pytest.mark.exploration
 @pytest.mark.parametrize("how", ["closes", "signals"])
 def test_a_host_that_reads_nothing_cannot_keep_the_server(place: Place, how: str) -> None:
     options = ("--model", "openai-compatible:x", "--base-url", "http://127.0.0.1:9/v1")

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from retinue.base.groups import lives
 from tests.support.command import Place
 from tests.support.scripted_server import ScriptedServer, scripted_server
@@ -36,6 +38,7 @@ def wait_pid(path: Path) -> int:
     raise AssertionError("the server was not called")
 
 
+@pytest.mark.exploration
 def test_a_server_that_outlives_a_kill_is_ended_by_the_next_start(at: At, tmp_path: Path) -> None:
     noted = tmp_path / "pid"
     call = {"tool": "mcp__rude__good", "args": {}}

@@ -141,6 +141,7 @@ async def test_links_are_not_followed_out_of_the_tree(box: ToolBox, tmp_path: Pa
     assert (await box.text("glob", pattern="**/f*")).split("\n")[0] == "file"
 
 
+@pytest.mark.exploration
 async def test_a_pattern_that_backtracks_for_ever_is_stopped(box: ToolBox) -> None:
     (box.caller.cwd / "bad.txt").write_text("a" * 60 + "b\n")
     (box.caller.cwd / "a.txt").write_text("a\n")

@@ -154,6 +154,7 @@ async def test_cancelling_ends_the_whole_group(box: ToolBox) -> None:
     assert not any(_runs(pid) for pid in _pids(file))
 
 
+@pytest.mark.exploration
 async def test_what_ignores_the_polite_signal_is_killed(box: ToolBox) -> None:
     file = box.caller.cwd / "pids"
     began = time.monotonic()

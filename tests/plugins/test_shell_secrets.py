@@ -73,6 +73,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.exploration
 @pytest.mark.skipif(sys.platform != "linux", reason="rests on /proc")
 def test_what_a_killed_process_left_running_is_ended_and_nothing_else(tmp_path: Path) -> None:
     command = "trap '' TERM; sleep 600 & wait; sleep 600"

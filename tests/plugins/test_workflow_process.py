@@ -100,11 +100,12 @@ async def hosting(program: str, folder: Path, *, sandbox: Sandbox | None = None,
         ("say(op='ready'); say(op='ready')", "its process began twice"),
         ("say(op='ready')\nwhile True: pass", "it ran for 1 s without calling a hook"),
         ("say(op='done', value=1)", "did not say that it is ready"),
-        (
+        pytest.param(
             "say(op='ready')\n"
             "for n in range(9): say(op='agent', id=n, prompt='p', label='c')\n"
             "while True: pass  # and never read",
             "it ran for 1 s without calling a hook",
+            marks=pytest.mark.exploration,
         ),
     ],
 )
