@@ -91,25 +91,3 @@ def test_importing_a_module_starts_nothing() -> None:
     assert printed.strip() == "['MainThread'] []"
     assert set(names) <= loaded
     assert (PACKAGE / "py.typed").exists()
-
-
-_OPENED = (
-    "import asyncio, threading, retinue\n"
-    "async def main():\n"
-    "    async with retinue.open(model='ollama:any', home=sys.argv[1], cwd=sys.argv[1]): pass\n"
-    "asyncio.run(main())\n"
-    "print([thread.name for thread in threading.enumerate() if thread.name.startswith('retinue')])"
-)
-
-
-def test_what_the_first_request_needs_is_loaded_while_a_host_opens_and_no_thread_of_ours_outlives_it(
-    tmp_path: Path,
-) -> None:
-    printed, loaded = _run(_OPENED, str(tmp_path))
-    assert "aiohttp" in loaded
-    assert printed.strip() == "[]"
-
-
-def test_what_cannot_be_loaded_ahead_spoils_no_host_that_makes_no_request(tmp_path: Path) -> None:
-    printed, _ = _run(f"sys.modules['aiohttp'] = None\n{_OPENED}", str(tmp_path))
-    assert printed.strip() == "[]"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import resource
-import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-import anyio
-from anyio import to_thread
 from msgspec import Struct
 
 from retinue.agent.environment import AgentOptions
@@ -79,15 +76,13 @@ async def build(
         on_interrupt=config.recovery.on_interrupt,
         secrets=secrets_of(environ),
     )
-    chosen = _chosen(config)
+    plugins = [(name, *_load(name, config)) for name in _chosen(config)]
     async with AsyncExitStack() as stack:
-        made = [client for client in clients if client.provider]
-        if not made:
-            made.append(make_client(config, environ, model=config.model, base_url=config.base_url))
-            await stack.enter_async_context(_preloading())
+        made = [client for client in clients if client.provider] or [
+            make_client(config, environ, model=config.model, base_url=config.base_url)
+        ]
         for client in made:
             stack.push_async_callback(client.aclose)
-        plugins = [(name, *_load(name, config)) for name in chosen]
         host = await stack.enter_async_context(open_host(store or open_store(config, environ, clock), clock, options))
         for client in made:
             stack.enter_context(host.add_client(client))
@@ -127,29 +122,6 @@ def _allow_files(wanted: int) -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):  # macOS has a limit of its own below the hard one
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-@asynccontextmanager
-async def _preloading() -> AsyncGenerator[None]:
-    """A thread imports what the first request needs: much of that is waiting, and so is much of a start.
-
-    It has ended after the block, which waits for it without holding up the loop.
-    """
-    thread = threading.Thread(target=_preload, name="retinue-preload")
-    thread.start()
-    try:
-        yield
-    finally:
-        if thread.is_alive():
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(thread.join)
-
-
-def _preload() -> None:
-    from retinue.model.adapters.transport import preload
-
-    with suppress(Exception):  # the first request comes upon it again, and says it
-        preload()
 
 
 def make_client(config: Config, environ: Mapping[str, str], *, model: str | None, base_url: str | None) -> ModelClient:

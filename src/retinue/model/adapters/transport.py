@@ -2,7 +2,7 @@
 
 Owns connections, deadlines and the wording of network failures. It knows no wire format, follows no redirect, keeps
 no cookie and never repeats a request. aiohttp is imported with the first request, since that takes a quarter of a
-second; `preload` does it earlier.
+second.
 """
 
 from __future__ import annotations
@@ -22,16 +22,9 @@ from retinue.model.adapters.http_errors import bounded, scrubbed
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Reply", "Timeouts", "Transport", "is_loopback", "preload"]
+__all__ = ["Reply", "Timeouts", "Transport", "is_loopback"]
 
 _MAX_REPLY_BYTES = 256 * 2**20
-
-
-def preload() -> None:
-    """aiohttp is imported. May run in a helper thread while a program starts: a fifth of it is reading certificates."""
-    from retinue.model.adapters import _aiohttp
-
-    _ = _aiohttp
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
