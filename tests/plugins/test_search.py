@@ -1,17 +1,21 @@
 """Finding files by name and by content, in a process that can be stopped."""
 
+import gc
 import os
 import re
 import time
+import warnings
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from retinue.plugins.files import file_tools
 from retinue.plugins.files._scan import glob_filter, glob_regex
+from retinue.plugins.files._worker import ask
 from retinue.plugins.permissions import Permissions
 from tests.plugins.calls import ToolBox
 
@@ -181,6 +185,23 @@ async def test_a_cancelled_search_leaves_no_process(box: ToolBox) -> None:
                 await anyio.sleep(0.01)
         tg.cancel_scope.cancel()
     assert _workers() == set()
+
+
+def test_a_search_that_is_cancelled_while_its_process_starts_has_waited_for_its_end() -> None:
+    async def cancelled(steps: int) -> None:
+        async with anyio.create_task_group() as tg:
+            for _ in range(3):
+                tg.start_soon(ask, {}, 5.0)
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+            tg.cancel_scope.cancel()
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for steps in range(12):
+            anyio.run(cancelled, steps)
+        gc.collect()
+    assert [str(warning.message) for warning in told] == []
 
 
 async def test_many_searches_at_once_all_answer(box: ToolBox) -> None:

@@ -41,15 +41,7 @@ async def ask(request: dict[str, Any], timeout_s: float) -> Answer:
     # The search ends by itself a little before it is stopped, unless it is caught inside one pattern.
     bounds = {"soft_s": timeout_s * 0.9, "cpu_s": int(timeout_s) + 5}
     printed = bytearray()
-    # -I and -S: neither the working folder nor site packages, so nothing of the searched tree is ever run.
-    process = await anyio.open_process(
-        [sys.executable, "-I", "-S", _scan.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        env={},
-    )
+    process = await _start()
     try:
         with anyio.move_on_after(timeout_s) as scope:
             await _talk(process, json.dumps(request | bounds).encode(), printed)
@@ -62,6 +54,21 @@ async def ask(request: dict[str, Any], timeout_s: float) -> Answer:
                     os.kill(process.pid, signal.SIGKILL)
             await process.aclose()
     return _parsed(bytes(printed), stopped=scope.cancelled_caught)
+
+
+async def _start() -> Process:
+    # Shielded: if this were cancelled after the fork, nobody would wait for its end.
+    with anyio.CancelScope(shield=True):
+        # -I and -S: neither the working folder nor site packages, so nothing of the searched tree is ever run.
+        return await anyio.open_process(
+            [sys.executable, "-I", "-S", _scan.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+        )
+    raise AssertionError("a scope that nobody cancels lets its block end")
 
 
 async def _talk(process: Process, request: bytes, printed: bytearray) -> None:
