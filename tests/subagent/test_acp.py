@@ -9,7 +9,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from retinue.agent.agent import Agent
 from retinue.base.groups import lives
 from retinue.base.ids import SessionId
 from retinue.errors import ConfigError, DepthExceeded, DuplicateChild, ToolFailure, UnsupportedCapability
@@ -25,43 +24,16 @@ from retinue.session.events import (
     RequestHeaderChange,
     ToolReturned,
 )
-from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.subagent.lifecycle import ExternalCall
-from retinue.subagent.outcome import Outcome
 from retinue.subagent.provider import RunRequest
 from retinue.testing.clock import FakeClock
 from retinue.testing.host import resume_agent, start_agent
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import calls, text
 from tests.acp.frames import check_frame, check_result
-from tests.support.delegation import children, log, providers, quiet
-from tests.support.external import AGENT, delegate, external, notes, order, program, wait_note
+from tests.support.delegation import children, continuations, log, providers, quiet
+from tests.support.external import AGENT, delegate, external, notes, order, outcome, program, ran, wait_note
 from tests.support.stores import store_opener
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Where the programs keep their sessions."""
-    return tmp_path / "state"
-
-
-def continuations(host: Host) -> Continuations:
-    return host.require(CONTINUATIONS, needed_by="a test")
-
-
-async def ran(host: Host, parent: Agent, directive: str) -> Outcome:
-    """What a one-shot run of the directive came to."""
-    run = await providers(host).start("acp:ext", order(parent, directive))
-    try:
-        return await run.result()
-    finally:
-        await run.dispose()
-
-
-async def outcome(state: Path, directive: str, mode: str = "", **more: object) -> Outcome:
-    """What the run came to in a host of its own."""
-    async with external(ScriptedModel(), {"ext": program(state, mode, **more)}) as host:
-        return await ran(host, await start_agent(host), directive)
 
 
 async def settlements(host: Host, child: SessionId) -> list[ActivationEnd]:

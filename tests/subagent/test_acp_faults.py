@@ -7,46 +7,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from retinue.agent.agent import Agent
 from retinue.base.groups import lives
 from retinue.errors import ExternalAgentFailed
 from retinue.host.approvals import APPROVALS, Answer, Approvals, Question
-from retinue.host.host import Host
 from retinue.plugins.acp import ExternalConfig
 from retinue.session.events import ActivationEnd, ExternalPermission
-from retinue.subagent.continuation import CONTINUATIONS, Continuations
-from retinue.subagent.outcome import Outcome
 from retinue.subagent.standing import ChildApprovals
 from retinue.testing.host import start_agent
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import calls, text
-from tests.support.delegation import log, providers, quiet
-from tests.support.external import delegate, external, notes, order, program, wait_note
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Where the programs keep their sessions."""
-    return tmp_path / "state"
-
-
-def continuations(host: Host) -> Continuations:
-    return host.require(CONTINUATIONS, needed_by="a test")
-
-
-async def ran(host: Host, parent: Agent, directive: str) -> Outcome:
-    """What a one-shot run of the directive came to."""
-    run = await providers(host).start("acp:ext", order(parent, directive))
-    try:
-        return await run.result()
-    finally:
-        await run.dispose()
-
-
-async def outcome(state: Path, directive: str, mode: str = "", **more: object) -> Outcome:
-    """What the run came to in a host of its own."""
-    async with external(ScriptedModel(), {"ext": program(state, mode, **more)}) as host:
-        return await ran(host, await start_agent(host), directive)
+from tests.support.delegation import continuations, log, quiet
+from tests.support.external import delegate, external, notes, order, outcome, program, ran, wait_note
 
 
 def prompts(state: Path) -> list[str]:

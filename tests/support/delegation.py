@@ -10,13 +10,13 @@ from retinue.model.content import Text
 from retinue.plugins import permissions, report, subagent
 from retinue.session.events import Event
 from retinue.session.store import SessionStore
-from retinue.subagent.continuation import CONTINUATIONS
+from retinue.subagent.continuation import CONTINUATIONS, Continuations
 from retinue.subagent.provider import PROVIDERS, Providers, RunRequest
 from retinue.testing.host import scripted_host
 from retinue.testing.model import ScriptedModel
 from retinue.tools.tool import Tool
 
-__all__ = ["FORK", "STOCK", "children", "delegating", "log", "providers", "quiet", "request"]
+__all__ = ["FORK", "STOCK", "children", "continuations", "delegating", "log", "providers", "quiet", "request"]
 
 FORK = subagent.InstanceConfig(provider="fork", tool_name="subagent_fork")
 STOCK = subagent.SubagentConfig(background_mode="continuable", instances=(FORK,))
@@ -48,7 +48,11 @@ async def delegating(
 
 async def quiet(host: Host, agent: Agent) -> None:
     """The agent and everything below it has come to rest."""
-    await host.require(CONTINUATIONS, needed_by="a test").wait_quiet(agent)
+    await continuations(host).wait_quiet(agent)
+
+
+def continuations(host: Host) -> Continuations:
+    return host.require(CONTINUATIONS, needed_by="a test")
 
 
 def providers(host: Host) -> Providers:

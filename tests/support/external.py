@@ -8,18 +8,21 @@ from typing import Any, Literal
 
 import anyio
 
+from retinue.agent.agent import Agent
 from retinue.host.host import Host, HostOptions
 from retinue.model.content import Text
 from retinue.plugins import acp, permissions, report, subagent
 from retinue.session.store import SessionStore
+from retinue.subagent.outcome import Outcome
 from retinue.subagent.provider import RunRequest
 from retinue.subagent.standing import ChildApprovals
 from retinue.testing.clock import FakeClock
-from retinue.testing.host import scripted_host
+from retinue.testing.host import scripted_host, start_agent
 from retinue.testing.model import ScriptedModel
 from retinue.testing.script import Call, call
+from tests.support.delegation import providers
 
-__all__ = ["AGENT", "delegate", "external", "notes", "order", "program", "wait_note"]
+__all__ = ["AGENT", "delegate", "external", "notes", "order", "outcome", "program", "ran", "wait_note"]
 
 AGENT = Path(__file__).with_name("acp_agent.py")
 
@@ -83,3 +86,18 @@ async def wait_note(state: Path, what: str, count: int = 1) -> int:
         if len(found) >= count:
             return int(found[count - 1].partition(" ")[0])
         await anyio.sleep(0.01)
+
+
+async def ran(host: Host, parent: Agent, directive: str) -> Outcome:
+    """What a one-shot run of the directive came to."""
+    run = await providers(host).start("acp:ext", order(parent, directive))
+    try:
+        return await run.result()
+    finally:
+        await run.dispose()
+
+
+async def outcome(state: Path, directive: str, mode: str = "", **more: object) -> Outcome:
+    """What the run came to in a host of its own."""
+    async with external(ScriptedModel(), {"ext": program(state, mode, **more)}) as host:
+        return await ran(host, await start_agent(host), directive)
